@@ -1,0 +1,1 @@
+//! File-system operations whose errors name their path; the choke point for all writing.

@@ -1,0 +1,1 @@
+//! The machine: glibc, driver, interpreters. Facts read, never assumed.

@@ -1,0 +1,1 @@
+//! Channels, wheel indexes, find-links, directories, direct URLs; mirrors, credentials, downloads. All async lives here.

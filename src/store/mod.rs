@@ -1,0 +1,1 @@
+//! The store: paths, NAR hashes, adding packages, locks, roots.

@@ -1,0 +1,1 @@
+//! The post-build hook and its records.

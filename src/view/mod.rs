@@ -1,0 +1,1 @@
+//! The view: plan (pure), link, relocate, entry points, activation.
