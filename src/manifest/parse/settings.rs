@@ -8,7 +8,7 @@ use url::Url;
 use uv_pep440::Version;
 
 use super::super::error::FaultKind;
-use super::super::location::{LockLocation, has_credentials, lock_location};
+use super::super::location::{LockLocation, has_credentials, lock_location, mask_credentials};
 use super::super::model::{
     Activation, Env, Framework, Gpu, Host, Spanned, SystemRequirements, Verify, ViewOptions,
 };
@@ -72,7 +72,7 @@ pub(super) fn env<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Env
 }
 
 /// 1 to 64 of `a-z A-Z 0-9 . _ -`, starting with a letter or digit.
-pub(in super::super) fn is_env_name(name: &str) -> bool {
+pub(crate) fn is_env_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
@@ -286,6 +286,9 @@ pub(super) fn activation<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Act
                 None,
                 None,
             );
+        } else if mask_credentials(value.value) != value.value {
+            let kind = FaultKind::Credentials { place: format!("`{}`", node.path) };
+            reader.fault(value.span, kind);
         } else {
             env.insert(node.key.to_owned(), value.value.to_owned());
         }
