@@ -80,7 +80,7 @@ fn spec<'t>(
 type Refused = (String, Option<super::super::error::Cause>);
 
 /// A version bound, optionally followed by a space and a build string.
-pub(in super::super) fn string_spec(text: &str) -> Result<NamelessMatchSpec, Refused> {
+fn string_spec(text: &str) -> Result<NamelessMatchSpec, Refused> {
     if text.trim().is_empty() {
         return Err((VERSION_HINT.into(), None));
     }

@@ -8,7 +8,6 @@ mod wheels;
 use toml_edit::Document;
 
 pub(crate) use self::settings::is_env_name;
-pub(super) use self::wheels::parse_specifiers;
 
 use self::reader::{Reader, Section};
 use super::error::{Fault, FaultKind, ManifestError};

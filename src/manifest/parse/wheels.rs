@@ -185,7 +185,7 @@ fn specifiers(reader: &mut Reader, text: &Spanned<&str>, name: &str) -> Option<V
 }
 
 /// `""` and `"*"` mean any version.
-pub(in super::super) fn parse_specifiers(
+fn parse_specifiers(
     text: &str,
 ) -> Result<VersionSpecifiers, uv_pep440::VersionSpecifiersParseError> {
     match text.trim() {
