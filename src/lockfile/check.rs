@@ -162,6 +162,12 @@ fn package(lock: &Lock, package: &LockedPackage) -> Result<(), Kind> {
     if !safe_file_name(&package.file) || !ending.iter().any(|e| package.file.ends_with(e)) {
         return Err(invalid("a file name of an artifact of its kind", &package.file));
     }
+    // They become parts of store paths.
+    for text in [Some(&package.name), Some(&package.version), package.build.as_ref()] {
+        if let Some(text) = text.filter(|text| !safe_file_name(text)) {
+            return Err(invalid("a name, version or build that can be part of a path", text));
+        }
+    }
     let name = match package.kind {
         ArtifactKind::Conda => package
             .name

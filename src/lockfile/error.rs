@@ -64,7 +64,7 @@ impl Report for LockError {
         let anew = "restore the file from version control, or run `gpuenv lock` to write it anew (it keeps the versions that still fit)";
         Some(match &self.kind {
             LockErrorKind::Newer { .. } => {
-                "upgrade gpuenv; or, to keep this version, run `gpuenv lock` with an older lock in place".into()
+                "upgrade gpuenv, or restore the lock that this version wrote".into()
             }
             LockErrorKind::Conflict => "run `gpuenv lock`: it solves for the merged env.toml and keeps what both sides agree on".into(),
             LockErrorKind::EnvId { .. } => format!("a lock is not edited by hand, and a merge needs a new solve: {anew}"),

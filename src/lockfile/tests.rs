@@ -209,6 +209,9 @@ fn damage_is_named_with_its_line() {
         ("source = \"path\"", "source = \"conda-forge\"", "gives no such artifacts"),
         ("name = \"six\"", "name = \"Six\"", "not a normalized package name"),
         ("name = \"six\"", "name = \"si x\"", "not a normalized package name"),
+        ("name = \"libzlib\"", "name = \"..\"", "part of a path"),
+        ("version = \"1.16.0\"", "version = \"1/../2\"", "part of a path"),
+        ("version = \"1.16.0\"", "version = \"a\"", "not a version"),
         ("location = \"./wheels/", "location = \"/srv/", "absolute path"),
         ("location = \"./wheels/", "location = \"file:///srv/", "absolute path"),
         ("location = \"./wheels/", "location = \"https://u:p@h.invalid/", "holds credentials"),
@@ -291,6 +294,8 @@ fn graph_says_who_needs_what() {
         nodes.iter().map(|node| graph.package(*node).name.as_str()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(names(graph.roots()), "python torch ours");
+    assert!(graph.is_asked_for(graph.roots()[0]));
+    assert!(!graph.is_asked_for(graph.find("six")[0]));
     let [zlib] = graph.find("libzlib")[..] else { panic!() };
     let why: Vec<String> = graph.why(zlib).iter().map(|path| names(path)).collect();
     assert_eq!(why, ["python libzlib", "ours python libzlib", "torch python libzlib"]);

@@ -4,7 +4,6 @@
 //! have no line of their own (inline tables, dotted keys, `[dependencies.NAME]`) are edited
 //! through the document tree. Each result is read again and compared with what was meant.
 
-use std::error::Error;
 use std::fmt;
 use std::ops::Range;
 
@@ -17,7 +16,7 @@ use uv_distribution_filename::WheelFilename;
 use uv_normalize::PackageName as DistName;
 use uv_pep508::{Requirement, VersionOrUrl};
 
-use super::error::{Cause, ManifestError, list, nearest};
+use super::error::{Cause, ManifestError, flat, list, nearest};
 use super::location::{Place, mask_credentials, place};
 use super::model::Manifest;
 use super::{inputs, parse};
@@ -372,20 +371,6 @@ fn extras(requirement: &Requirement<Url>, more: &mut InlineTable) {
         let extras: toml_edit::Array = requirement.extras.iter().map(|e| e.as_str()).collect();
         more.insert("extras", extras.into());
     }
-}
-
-/// The first line of an error that draws arrows below its own text.
-fn flat(error: impl fmt::Display) -> Cause {
-    #[derive(Debug)]
-    struct Words(String);
-    impl fmt::Display for Words {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(&self.0)
-        }
-    }
-    impl Error for Words {}
-    let words = mask_credentials(&error.to_string());
-    Box::new(Words(words.lines().next().unwrap_or("").to_owned()))
 }
 
 fn set(

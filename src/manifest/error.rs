@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use super::location::mask_credentials;
 use super::model::Span;
 use crate::error::{Exit, Report, Snippet};
 
@@ -111,6 +112,16 @@ pub struct Fault {
 
 /// A cause kept for the chain of an error.
 pub type Cause = Box<dyn Error + Send + Sync + 'static>;
+
+/// An error of a library that draws arrows below its own text, as its first line; credentials
+/// are masked.
+pub(super) fn flat(error: impl fmt::Display) -> Cause {
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Words(String);
+    let words = error.to_string();
+    Box::new(Words(mask_credentials(words.lines().next().unwrap_or(""))))
+}
 
 /// The kinds of faults.
 #[derive(Debug, thiserror::Error)]

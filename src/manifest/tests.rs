@@ -513,17 +513,11 @@ fn facts_do_not_depend_on_spelling() {
     let one = read(
         "[pypi-dependencies]\nOpenCV_Python = \">=4.5, <5\"\nb = \"*\"\n[dependencies]\nx = \"*\"\n",
     );
-    let two = read(
-        "# c\ndependencies.x = { version = \"*\" }\n[pypi-dependencies]\nb = \"\"\nopencv-python = { version = \"<5,>=4.5\" }\n[verify]\ntimeout = 5\n",
+    let two = format!(
+        "dependencies.x = {{ version = \"*\" }} # c\n{HEAD}[verify]\ntimeout = 5\n\
+         [pypi-dependencies]\nb = \"\"\nopencv-python = {{ version = \"<5,>=4.5\" }}\n"
     );
-    // A dotted key after [env] would belong to it; the second text is read on its own.
-    let two_text = format!(
-        "dependencies.x = {{ version = \"*\" }}\n{HEAD}{}",
-        two.text
-            .split_once("# c\n")
-            .map_or("", |(_, rest)| rest.split_once('\n').map_or("", |r| r.1))
-    );
-    let two = parse(&two_text, "env.toml").unwrap();
+    let two = parse(&two, "env.toml").unwrap();
     assert_eq!(inputs(&one), inputs(&two));
 }
 
@@ -543,6 +537,14 @@ fn every_table_form_is_read() {
     assert_eq!(manifest.dependencies[0].requirement(), "3.9.* build=*_cpython");
     let manifest = read("[pypi-dependencies]\nx = { index = \"pypi\" }\n");
     assert_eq!(manifest.pypi_dependencies[0].requirement(), "*");
+}
+
+#[test]
+fn byte_order_marks_and_line_ends_do_not_shift_places() {
+    let text = format!("\u{feff}{HEAD}[gpu]\ncuda = 1\n").replace('\n', "\r\n");
+    let (words, _, place) = refuse(&text);
+    assert!(words.starts_with("env.toml:6:8: "), "{words}");
+    assert_eq!(place, "1");
 }
 
 #[test]

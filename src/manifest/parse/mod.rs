@@ -106,7 +106,7 @@ fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Manifest> {
     let verify: Verify = settings::verify(reader, root);
 
     let manifest = Manifest {
-        text: reader.text.to_owned(),
+        text: mask_credentials(reader.text),
         env: env?,
         dependencies,
         pypi_dependencies,

@@ -529,7 +529,9 @@ fn find_links(reader: &mut Reader, text: &Spanned<String>, key: &str) -> Option<
     match place(&text.value) {
         Place::Url => http_url(reader, text, key).map(|_| ()),
         Place::Absolute | Place::Relative | Place::Name => {
-            if text.value.is_empty() || text.value.chars().any(char::is_control) {
+            // The shell is not there to expand a `~`.
+            let home = text.value.starts_with('~');
+            if home || text.value.is_empty() || text.value.chars().any(char::is_control) {
                 let hint = "write a URL or a directory, such as \"./wheels\"".to_owned();
                 return reader.invalid(
                     text.span.clone(),
