@@ -293,6 +293,10 @@ impl From<WheelSourceError> for ProviderError {
 /// A URL for messages: without user, password and fragment, and without the values of a query,
 /// which may be a signature.
 pub(super) fn redact(url: &url::Url) -> String {
+    if url.cannot_be_a_base() {
+        // `user:password@host` reads as one of scheme `user`.
+        return format!("{}:...", url.scheme());
+    }
     let mut url = url.clone();
     // Both fail only for URLs that cannot have credentials.
     let _ = url.set_username("");

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
 use futures::future::{join, join_all};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{OnceCell, Semaphore};
 use url::Url;
 use uv_cache::{Cache, CacheEntry};
@@ -525,6 +526,17 @@ impl Fetcher {
                 Err(err) if alone && is_status(&err, &[403, 404, 410]) => {
                     self.uv_metadata(file, &url, &root, false).await
                 }
+                // Without ranges `uv-client` reads the archive as a stream, which not every
+                // archive allows.
+                Err(err)
+                    if matches!(err.kind(), ErrorKind::Metadata(..) | ErrorKind::Zip(..))
+                        && (file.source == DIRECT_URL
+                            || !self
+                                .capabilities
+                                .supports_range_requests(&super::client::index_url(&root))) =>
+                {
+                    self.downloaded_metadata(file, &url).await?
+                }
                 other => other,
             }
         };
@@ -542,6 +554,46 @@ impl Fetcher {
             requires_dist: metadata.requires_dist.into_vec(),
             extras: metadata.provides_extra.into_vec(),
         }))
+    }
+
+    /// Metadata from a copy of the whole wheel, which is thrown away: realizing downloads what
+    /// was chosen, and most candidates are not.
+    async fn downloaded_metadata(
+        &self,
+        file: &WheelFile,
+        url: &Url,
+    ) -> Result<Result<ResolutionMetadata, uv_client::Error>, ProviderError> {
+        let cut = |err: &(dyn std::error::Error + 'static)| {
+            ProviderError::from(self.unreachable(&file.source, url, err))
+        };
+        let disk = |err: std::io::Error| {
+            ProviderError::from(WheelSourceError::CacheDir {
+                path: self.cache.root().to_owned(),
+                cause: Cause::of(&err, &[]),
+            })
+        };
+        let safe = DisplaySafeUrl::from_url(url.clone());
+        let request = self
+            .client
+            .uncached_client(&safe)
+            .get(url.clone())
+            // What is stored is the archive itself, not an encoding of it.
+            .header("Accept-Encoding", "identity");
+        let mut response = request
+            .send()
+            .await
+            .map_err(|err| cut(&err))?
+            .error_for_status()
+            .map_err(|err| cut(&err))?;
+        let copy = tempfile::NamedTempFile::new_in(self.cache.root()).map_err(disk)?;
+        let mut out = tokio::fs::File::from_std(copy.reopen().map_err(disk)?);
+        while let Some(chunk) = response.chunk().await.map_err(|err| cut(&err))? {
+            out.write_all(&chunk).await.map_err(disk)?;
+        }
+        out.flush().await.map_err(disk)?;
+        let local = Url::from_file_path(copy.path())
+            .map_err(|()| disk(std::io::ErrorKind::InvalidFilename.into()))?;
+        Ok(self.uv_metadata(file, &local, &local, false).await)
     }
 
     async fn uv_metadata(
