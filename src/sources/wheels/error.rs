@@ -16,7 +16,8 @@ use crate::resolve::ProviderError;
 pub struct Cause(String);
 
 impl Cause {
-    /// The chain that starts at `error`, with the credentials of `urls` masked.
+    /// The chain that starts at `error`, with the credentials of `urls` masked. Links that say
+    /// again which URL it was about are left out if others say why.
     pub(super) fn of(error: &(dyn Error + 'static), urls: &[DisplaySafeUrl]) -> Self {
         let mut words: Vec<String> = Vec::new();
         let mut next = Some(error);
@@ -27,6 +28,9 @@ impl Cause {
                 words.push(text);
             }
             next = error.source();
+        }
+        if words.iter().any(|w| !w.contains("://")) {
+            words.retain(|w| !w.contains("://"));
         }
         let text = urls.iter().fold(words.join(": "), |text, url| url.redact_in(&text));
         Cause(text)

@@ -39,6 +39,8 @@ use crate::resolve::{ProviderError, WheelFile, WheelListing, WheelMetadata, Whee
 const CONCURRENCY: usize = 50;
 /// Directory of pages in the cache; the number goes up when [`Page`] changes.
 const PAGES: &str = "pages-v1";
+/// Directory of metadata by digest of the wheel in the cache.
+const METADATA: &str = "metadata-v1";
 /// JSON first; the weights are those PEP 691 suggests.
 const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, \
                       application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01";
@@ -58,7 +60,7 @@ pub(super) struct Fact {
 }
 
 type Shared<T> = Result<T, WheelSourceError>;
-type LinksPages = HashMap<String, Rc<OnceCell<Shared<Found>>>>;
+type LinksPages = HashMap<Vec<Location>, Rc<OnceCell<Shared<Found>>>>;
 
 /// A page, and the copy of the source it is from.
 #[derive(Clone)]
@@ -242,7 +244,7 @@ impl Fetcher {
 
     /// The page, or directory, of a find-links source.
     async fn links_page(&self, place: &Place) -> Shared<Found> {
-        let cell = self.links.borrow_mut().entry(place.name.clone()).or_default().clone();
+        let cell = self.links.borrow_mut().entry(place.locations.clone()).or_default().clone();
         cell.get_or_init(async || {
             let found = self
                 .first_copy(place, async |location| match location {
@@ -307,12 +309,15 @@ impl Fetcher {
     }
 
     fn page_entry(&self, root: &Url, file: &str) -> CacheEntry {
-        let mut key = root.clone();
-        // Credentials are no part of what a page is.
-        let _ = key.set_username("");
-        let _ = key.set_password(None);
-        let shard = ShortHash::of(&Sha256::of(key.as_str())).to_string();
-        CacheEntry::new(self.cache.root().join(PAGES).join(shard), file)
+        CacheEntry::new(self.cache.root().join(PAGES).join(shard(root)), file)
+    }
+
+    /// Where the metadata of a wheel is kept for good: what a source says of given bytes does not
+    /// change, while HTTP would have us ask again for what carries no lifetime. By source, so that
+    /// one that lies is believed by nobody else.
+    fn kept_metadata(&self, file: &WheelFile, root: &Url) -> Option<PathBuf> {
+        let dir = self.cache.root().join(METADATA).join(shard(root));
+        Some(dir.join(format!("{}.json", file.sha256?)))
     }
 
     fn cache_control(&self) -> CacheControl {
@@ -514,30 +519,22 @@ impl Fetcher {
             ProviderError::Unusable(format!("{}: its URL is invalid: {err}", file.file))
         })?;
         let fact = lock(&self.facts).get(&file.url).cloned();
+        let root = fact.as_ref().and_then(|f| f.root.clone()).unwrap_or_else(|| url.clone());
         let metadata = if url.scheme() == "file" {
             self.uv_metadata(file, &url, &url, false).await
         } else {
-            let _permit = self.permits.acquire().await;
-            let root =
-                fact.as_ref().and_then(|fact| fact.root.clone()).unwrap_or_else(|| url.clone());
-            let alone = fact.as_ref().is_some_and(|fact| fact.core_metadata);
-            match self.uv_metadata(file, &url, &root, alone).await {
-                // Mirrors copy the promise of a metadata file (PEP 658) and not always the file.
-                Err(err) if alone && is_status(&err, &[403, 404, 410]) => {
-                    self.uv_metadata(file, &url, &root, false).await
+            let kept = self.kept_metadata(file, &root);
+            let found = kept.as_deref().and_then(read_metadata);
+            match found.filter(|metadata| metadata.name == file.filename.name) {
+                Some(metadata) => Ok(metadata),
+                None => {
+                    let alone = fact.is_some_and(|fact| fact.core_metadata);
+                    let fetched = self.remote_metadata(file, &url, &root, alone).await?;
+                    if let (Ok(metadata), Some(path)) = (&fetched, &kept) {
+                        self.keep_metadata(path, metadata)?;
+                    }
+                    fetched
                 }
-                // Without ranges `uv-client` reads the archive as a stream, which not every
-                // archive allows.
-                Err(err)
-                    if matches!(err.kind(), ErrorKind::Metadata(..) | ErrorKind::Zip(..))
-                        && (file.source == DIRECT_URL
-                            || !self
-                                .capabilities
-                                .supports_range_requests(&super::client::index_url(&root))) =>
-                {
-                    self.downloaded_metadata(file, &url).await?
-                }
-                other => other,
             }
         };
         let metadata = metadata.map_err(|err| self.metadata_error(file, &url, &err))?;
@@ -554,6 +551,56 @@ impl Fetcher {
             requires_dist: metadata.requires_dist.into_vec(),
             extras: metadata.provides_extra.into_vec(),
         }))
+    }
+
+    /// Metadata from a server, by the cheapest way it allows.
+    async fn remote_metadata(
+        &self,
+        file: &WheelFile,
+        url: &Url,
+        root: &Url,
+        alone: bool,
+    ) -> Result<Result<ResolutionMetadata, uv_client::Error>, ProviderError> {
+        // The semaphore is never closed.
+        let _permit = self.permits.acquire().await;
+        let mut answer = self.uv_metadata(file, url, root, alone).await;
+        // Mirrors copy the promise of a metadata file (PEP 658) and not always the file.
+        if alone && answer.as_ref().is_err_and(|err| is_status(err, &[403, 404, 410])) {
+            answer = self.uv_metadata(file, url, root, false).await;
+        }
+        // Without ranges `uv-client` reads the archive as a stream, which not every archive
+        // allows.
+        let streamed = file.source == DIRECT_URL
+            || !self.capabilities.supports_range_requests(&super::client::index_url(root));
+        match answer {
+            Err(err)
+                if streamed
+                    && matches!(err.kind(), ErrorKind::Metadata(..) | ErrorKind::Zip(..)) =>
+            {
+                self.downloaded_metadata(file, url).await
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    fn keep_metadata(
+        &self,
+        path: &Path,
+        metadata: &ResolutionMetadata,
+    ) -> Result<(), ProviderError> {
+        let write = || -> std::io::Result<()> {
+            let dir = path.parent().unwrap_or(path);
+            std::fs::create_dir_all(dir)?;
+            let mut file = tempfile::NamedTempFile::new_in(dir)?;
+            serde_json::to_writer(&mut file, metadata)?;
+            // Whole or not at all; lost at a power cut it is fetched again.
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(|err| {
+            let path = path.to_owned();
+            WheelSourceError::CacheDir { path, cause: Cause::of(&err, &[]) }.into()
+        })
     }
 
     /// Metadata from a copy of the whole wheel, which is thrown away: realizing downloads what
@@ -643,7 +690,10 @@ impl Fetcher {
             ErrorKind::Metadata(..)
             | ErrorKind::MetadataParseError(..)
             | ErrorKind::NameMismatch { .. }
-            | ErrorKind::Zip(..) => self.unusable(file, Cause::of(err, &self.secrets).to_string()),
+            | ErrorKind::Zip(..) => {
+                let cause = Cause::of(err, &self.secrets);
+                self.unusable(file, format!("its metadata cannot be read: {cause}"))
+            }
             ErrorKind::Io(err) if url.scheme() == "file" => {
                 let path = url.to_file_path().unwrap_or_else(|()| PathBuf::from(url.path()));
                 let name = file.source.clone();
@@ -668,6 +718,20 @@ impl Fetcher {
     fn unusable(&self, file: &WheelFile, reason: String) -> ProviderError {
         ProviderError::Unusable(format!("{} ({}): {reason}", file.file, file.source))
     }
+}
+
+/// What was kept; nothing where there is none or it is damaged, and then it is fetched again.
+fn read_metadata(path: &Path) -> Option<ResolutionMetadata> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+/// A directory name for a source; credentials are no part of what a source is.
+fn shard(root: &Url) -> String {
+    let mut key = root.clone();
+    // Both fail only for URLs that cannot have credentials.
+    let _ = key.set_username("");
+    let _ = key.set_password(None);
+    ShortHash::of(&Sha256::of(key.as_str())).to_string()
 }
 
 fn is_status(err: &uv_client::Error, statuses: &[u16]) -> bool {

@@ -19,7 +19,7 @@ pub const DIRECT_URL: &str = "direct:url";
 pub const DIRECT_PATH: &str = "direct:path";
 
 /// Where one copy of a source is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Location {
     /// `http` or `https`; may hold credentials.
     Remote(Url),
@@ -57,6 +57,8 @@ pub(super) struct Places {
     pub default: Place,
     /// Explicit sources by name.
     pub explicit: BTreeMap<String, Place>,
+    /// Where the default index is when env.toml names none.
+    unnamed_default: Url,
     mirrors: BTreeMap<String, Vec<Url>>,
     project_dir: PathBuf,
     allow_insecure: bool,
@@ -74,11 +76,11 @@ impl Places {
         let default_url = config.default_index.as_ref();
         // Whoever names an index in env.toml means that one; else the machine's settings say
         // where the default is, and else the library that owns it.
-        let default_location = match (default_url, &config.user.index) {
-            (Some(url), _) => url.clone(),
-            (None, Some(setting)) => setting.value.clone(),
-            (None, None) => uv_distribution_types::PYPI_URL.clone().into(),
+        let unnamed_default = match &config.user.index {
+            Some(setting) => setting.value.clone(),
+            None => uv_distribution_types::PYPI_URL.clone().into(),
         };
+        let default_location = default_url.unwrap_or(&unnamed_default).clone();
         let mut places = Places {
             links: Vec::new(),
             default: Place {
@@ -92,6 +94,7 @@ impl Places {
                 },
             },
             explicit: BTreeMap::new(),
+            unnamed_default,
             mirrors: config.mirrors.clone(),
             project_dir,
             allow_insecure: config.allow_insecure,
@@ -133,10 +136,9 @@ impl Places {
                 })?;
                 self.index(&source.name, &url)
             }
-            // The lock means the library's default even where env.toml now names another.
+            // The lock was made when env.toml named no index; it may name one now.
             (SourceKind::Index, None) if source.name == DEFAULT_INDEX => {
-                let url = uv_distribution_types::PYPI_URL.clone().into();
-                self.index(DEFAULT_INDEX, &url)
+                self.index(DEFAULT_INDEX, &self.unnamed_default)
             }
             (SourceKind::FindLinks, Some(text)) => self.links(Some(&source.name), text),
             _ => Err(WheelSourceError::Unconfigured(source.name.clone())),
@@ -336,6 +338,12 @@ mod tests {
         assert_eq!(lock.url.as_deref(), Some("https://corp.example.invalid/simple"));
         // And the lock finds the place with credentials again.
         assert_eq!(places.of_lock(&lock).unwrap(), places.default);
+        // A lock from before env.toml named it means the default of this machine.
+        let before = Source { url: None, ..lock };
+        assert_eq!(
+            remote(&places.of_lock(&before).unwrap()),
+            ["https://mirror.example.invalid/simple"]
+        );
     }
 
     #[test]

@@ -78,9 +78,9 @@ fn zip(dist_info: &str, metadata: &str, deflate: bool) -> Vec<u8> {
     ];
     for (path, body) in files {
         let method = if deflate {
-            rawzip::CompressionMethod::Deflate
+            rawzip::CompressionMethod::DEFLATE
         } else {
-            rawzip::CompressionMethod::Store
+            rawzip::CompressionMethod::STORE
         };
         let (mut entry, config) =
             archive.new_file(path.as_str()).compression_method(method).start().unwrap();
@@ -186,6 +186,79 @@ fn metadata_comes_alone_or_by_ranges_or_from_the_whole_file() {
         };
         assert_eq!(whole.count(), expected, "{way}: {:?}", server.seen());
     }
+}
+
+#[test]
+fn metadata_of_a_known_digest_is_asked_for_once_and_for_all() {
+    let digest = Sha256::of(b"a");
+    let server = Server::start(move |request: &Request| match request.target.as_str() {
+        "/simple/a/" => Response::html(format!(
+            r#"<a href="/a-1.0-py3-none-any.whl#sha256={digest}" data-core-metadata=true>x</a>
+               <a href="/a-1.0-py2-none-any.whl" data-core-metadata=true>x</a>"#
+        )),
+        _ => Response::file(METADATA).header("Cache-Control", "no-cache"),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let sources = open(with_default(dir.path(), &server));
+        let listing = sources.listing(&dist("a"), &WheelOrigin::Default).unwrap();
+        for file in &listing.files {
+            answers.push(format!("{:?}", sources.metadata(file).unwrap()));
+        }
+    }
+    answers.dedup();
+    assert_eq!(answers.len(), 1, "what is kept is what was fetched: {answers:?}");
+    let asked = |name: &str| server.seen().iter().filter(|r| r.contains(name)).count();
+    assert_eq!((asked("py3-none"), asked("py2-none")), (1, 2), "{:?}", server.seen());
+    // A damaged entry is no answer.
+    let kept = dir.path().join("cache/wheels/metadata-v1");
+    let shard = std::fs::read_dir(kept).unwrap().next().unwrap().unwrap().path();
+    let entry = std::fs::read_dir(shard).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(&entry, "{").unwrap();
+    let sources = open(with_default(dir.path(), &server));
+    let listing = sources.listing(&dist("a"), &WheelOrigin::Default).unwrap();
+    for file in &listing.files {
+        sources.metadata(file).unwrap();
+    }
+    assert!(std::fs::read(&entry).unwrap().len() > 1);
+}
+
+const NETRC_TEST: &str = "sources::wheels::tests::an_index_that_needs_credentials";
+
+/// The other half of the next test, in a process whose environment names a netrc file.
+#[test]
+#[ignore = "run by netrc_is_read"]
+fn an_index_that_needs_credentials() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.default_index = Some(std::env::var("GPUENV_TEST_INDEX").unwrap().parse().unwrap());
+    let listing = open(config).listing(&dist("a"), &WheelOrigin::Default).unwrap();
+    assert_eq!(names(&listing), ["a-1.0-py3-none-any.whl"]);
+}
+
+#[test]
+fn netrc_is_read() {
+    let server = Server::start(|request: &Request| {
+        // someone:s3cret
+        match request.headers.get("authorization").map(String::as_str) {
+            Some("Basic c29tZW9uZTpzM2NyZXQ=") => {
+                Response::html(r#"<a href="a-1.0-py3-none-any.whl">x</a>"#)
+            }
+            _ => Response::status(401).header("WWW-Authenticate", "Basic realm=x"),
+        }
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let netrc = dir.path().join("netrc");
+    std::fs::write(&netrc, "machine 127.0.0.1 login someone password s3cret\n").unwrap();
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", NETRC_TEST, "--ignored"])
+        .env("NETRC", netrc)
+        .env("GPUENV_TEST_INDEX", server.url("/simple").as_str())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 /// Fault 22: bad metadata costs one file, and says why.
@@ -304,6 +377,7 @@ fn failures_say_which_source_and_what_to_do() {
         assert!(hint.contains(advice), "{name}: {hint}");
         assert_eq!(exit, Exit::Source, "{name}");
         assert!(!format!("{message}{hint}").contains("s3cret"), "{name}: {message}");
+        assert_eq!(message.matches("://").count(), 1, "{name}: {message}");
     }
     let tries = server.seen().iter().filter(|r| r.contains("/500/")).count();
     assert!(tries >= 2, "a failing server is asked again: {tries}");
