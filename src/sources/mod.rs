@@ -1,1 +1,5 @@
 //! Channels, wheel indexes, find-links, directories, direct URLs; mirrors, credentials, downloads. All async lives here.
+
+pub mod condarc;
+pub mod config;
+pub mod error;
