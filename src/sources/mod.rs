@@ -3,3 +3,6 @@
 pub mod condarc;
 pub mod config;
 pub mod error;
+mod net;
+#[cfg(test)]
+pub(crate) mod test_server;
