@@ -3,6 +3,8 @@
 pub mod condarc;
 pub mod config;
 pub mod error;
+pub(crate) mod download;
 mod net;
+mod part;
 #[cfg(test)]
 pub(crate) mod test_server;
