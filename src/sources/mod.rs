@@ -1,10 +1,12 @@
 //! Channels, wheel indexes, find-links, directories, direct URLs; mirrors, credentials, downloads. All async lives here.
 
+mod channels;
 pub mod condarc;
 pub mod config;
 pub mod error;
 pub(crate) mod download;
 mod net;
 mod part;
+mod places;
 #[cfg(test)]
 pub(crate) mod test_server;
