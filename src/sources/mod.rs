@@ -3,10 +3,11 @@
 mod channels;
 pub mod condarc;
 pub mod config;
-pub mod error;
 pub(crate) mod download;
+pub mod error;
 mod net;
 mod part;
 mod places;
 #[cfg(test)]
 pub(crate) mod test_server;
+pub mod wheels;
