@@ -243,6 +243,24 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(FsError::between("rename", from, to))
 }
 
+/// Renames a file unless something stands at `to`; then the error [`FsError::is_taken`].
+pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    use rustix::fs::RenameFlags;
+    use rustix::io::Errno;
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        // Not every file system and kernel has the flag. Then the check and the renaming are
+        // two steps, and of two processes that give one name the later wins.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match lstat(to)? {
+            Some(_) => Err(FsError::between("rename", from, to)(
+                io::ErrorKind::AlreadyExists.into(),
+            )),
+            None => rename(from, to),
+        },
+        Err(e) => Err(FsError::between("rename", from, to)(e.into())),
+    }
+}
+
 /// Removes a file or link; not being there is fine.
 pub fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {

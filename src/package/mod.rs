@@ -4,6 +4,8 @@ pub mod error;
 pub mod meta;
 pub mod nar;
 pub mod record;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod unpack;
 
 pub use error::{Fault, PackageError};

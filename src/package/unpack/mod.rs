@@ -240,3 +240,6 @@ impl Drop for Permit {
         FREE.1.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests;
