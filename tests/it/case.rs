@@ -21,7 +21,7 @@ use crate::make::wheel::{self, Wheel};
 use crate::make::zip::Member;
 use crate::make::{elf, python};
 use crate::sandbox::{self, Outcome, Sandbox};
-use crate::serve::{Content, Fault, matches};
+use crate::serve::{Content, Fault, Seen, matches};
 
 /// A whole `case.toml`.
 #[derive(Debug, Deserialize)]
@@ -238,6 +238,10 @@ pub struct Step {
     nothing_kept: bool,
     /// Requests by path pattern: exact number.
     requests: BTreeMap<String, usize>,
+    /// Path patterns for which one request at least must go on from where it stopped.
+    resumed: Vec<String>,
+    /// Path patterns for which there must be requests, none of them with credentials.
+    unauthorized: Vec<String>,
     /// Leave it out of the transcript (its output differs between machines).
     quiet: bool,
 }
@@ -688,12 +692,22 @@ fn check(step: &Step, sandbox: &Sandbox, outcome: &Outcome, told: &str) {
         let left = sandbox.downloads();
         assert!(left.is_empty(), "downloads are left:\n{left}\n{told}");
     }
-    if !step.requests.is_empty() {
-        let seen = sandbox.server.take_seen();
-        for (pattern, number) in &step.requests {
-            let hits: Vec<_> = seen.iter().filter(|s| matches(pattern, &s.path)).collect();
-            assert_eq!(hits.len(), *number, "requests for {pattern}: {hits:#?}\n{told}");
-        }
+    let seen = sandbox.server.take_seen();
+    let hits = |pattern: &str| -> Vec<_> {
+        seen.iter().filter(|s| matches(pattern, &s.path)).cloned().collect()
+    };
+    for (pattern, number) in &step.requests {
+        let hits: Vec<_> = hits(pattern).into_iter().filter(|s| s.method == "GET").collect();
+        assert_eq!(hits.len(), *number, "requests for {pattern}: {hits:#?}\n{told}");
+    }
+    for pattern in &step.resumed {
+        let resumed = |s: &Seen| s.range.as_ref().is_some_and(|r| !r.starts_with("bytes=0-"));
+        assert!(hits(pattern).iter().any(resumed), "not resumed: {:#?}\n{told}", hits(pattern));
+    }
+    for pattern in &step.unauthorized {
+        let hits = hits(pattern);
+        let bare = !hits.is_empty() && hits.iter().all(|s| !s.authorized);
+        assert!(bare, "{pattern}: {hits:#?}\n{told}");
     }
 }
 
