@@ -176,7 +176,12 @@ impl<'l> Graph<'l> {
 
     /// The roots with all below them. What a package requires is spelled out where it comes first.
     pub fn tree(&self) -> Vec<Tree<'l>> {
-        let mut roots = self.roots.clone();
+        self.tree_from(&self.roots)
+    }
+
+    /// `nodes` with all below them, as [`Graph::tree`] shows the roots.
+    pub fn tree_from(&self, nodes: &[Node]) -> Vec<Tree<'l>> {
+        let mut roots = nodes.to_vec();
         roots.sort_by_key(|node| (&self.graph[*node].name, self.graph[*node].kind));
         let mut shown = BTreeSet::new();
         roots.into_iter().map(|root| self.subtree(root, &mut shown)).collect()
