@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod fetch;
 mod listing;
+mod local;
 mod page;
 mod places;
 pub mod user_config;
