@@ -44,7 +44,7 @@ impl Cause {
 
 /// Why a wheel source cannot be used or gives no answer.
 ///
-/// URLs in it are already redacted (see [`redact`]). It is `Clone` because one fetch answers all
+/// URLs in it are already redacted. It is `Clone` because one fetch answers all
 /// who wait for it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]

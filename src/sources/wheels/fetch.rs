@@ -1,7 +1,7 @@
 //! What runs on the worker thread: pages, local directories and metadata.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
@@ -27,6 +27,7 @@ use uv_redacted::DisplaySafeUrl;
 use super::engine::lock;
 use super::error::{Cause, WheelSourceError, redact};
 use super::listing::ListingBuilder;
+use super::local;
 use super::page::{self, NotAPage, Page, PageFile};
 use super::places::{DIRECT_PATH, DIRECT_URL, Location, Place, Places, Shape};
 use super::{Told, WheelConfig};
@@ -82,6 +83,8 @@ pub(super) struct Fetcher {
     progress: Arc<dyn Progress>,
     /// Pages that serve every name are read once.
     links: RefCell<LinksPages>,
+    /// Copies that failed; asked last from then on, so that a dead mirror costs its timeout once.
+    failing: RefCell<HashSet<Location>>,
     /// URLs with credentials, to mask in messages.
     secrets: Vec<DisplaySafeUrl>,
 }
@@ -120,6 +123,7 @@ impl Fetcher {
             offline: config.offline,
             progress: config.progress.clone(),
             links: RefCell::default(),
+            failing: RefCell::default(),
             secrets,
         }
     }
@@ -146,8 +150,7 @@ impl Fetcher {
             }
             WheelOrigin::Index(index) => {
                 let place = places
-                    .explicit
-                    .get(&index.0)
+                    .named(&index.0)
                     .ok_or_else(|| WheelSourceError::Unconfigured(index.0.clone()))?;
                 let mut builder = ListingBuilder::new(name);
                 if let Some(found) = self.page(place, name).await? {
@@ -228,7 +231,7 @@ impl Fetcher {
     /// The page of `name` in a simple index; `None` if the index does not know the name.
     async fn index_page(&self, place: &Place, name: &DistName) -> Shared<Option<Found>> {
         self.first_copy(place, async |location| match location {
-            Location::Local(root) => local_index_page(&place.name, root, name).await,
+            Location::Local(root) => local::index_page(&place.name, root, name).await,
             Location::Remote(root) => {
                 let mut url = root.clone();
                 if let Ok(mut segments) = url.path_segments_mut() {
@@ -248,7 +251,7 @@ impl Fetcher {
         cell.get_or_init(async || {
             let found = self
                 .first_copy(place, async |location| match location {
-                    Location::Local(path) => local_links(&place.name, path).await.map(Some),
+                    Location::Local(path) => local::links(&place.name, path).await.map(Some),
                     Location::Remote(url) => {
                         let entry = self.page_entry(url, "links.msgpack");
                         self.remote_page(&place.name, url, entry, "the page of links").await
@@ -273,7 +276,9 @@ impl Fetcher {
         ask: impl AsyncFn(&Location) -> Shared<Option<Page>>,
     ) -> Shared<Option<Found>> {
         let mut failure = None;
-        for (number, location) in place.locations.iter().enumerate() {
+        let mut locations: Vec<&Location> = place.locations.iter().collect();
+        locations.sort_by_key(|location| self.failing.borrow().contains(*location));
+        for (number, location) in locations.iter().enumerate() {
             match ask(location).await {
                 Ok(Some(page)) => {
                     let root = match location {
@@ -284,7 +289,8 @@ impl Fetcher {
                 }
                 Ok(None) => {}
                 Err(err) => {
-                    if number + 1 < place.locations.len() {
+                    let first = self.failing.borrow_mut().insert((*location).clone());
+                    if first && number + 1 < locations.len() {
                         let text = format!("{err}; trying the next mirror");
                         self.progress.event(Event::Note { text: &text });
                     }
@@ -748,110 +754,4 @@ fn shown(location: &Location) -> String {
         Location::Remote(url) => redact(url),
         Location::Local(path) => path.display().to_string(),
     }
-}
-
-/// The page of a name in a simple index on disk: `NAME/index.html`, or the files of `NAME/`.
-async fn local_index_page(source: &str, root: &Path, name: &DistName) -> Shared<Option<Page>> {
-    let (source, root, name) = (source.to_owned(), root.to_owned(), name.to_string());
-    blocking(move || {
-        let dir = root.join(&name);
-        if dir.is_dir() {
-            let index = dir.join("index.html");
-            return if index.is_file() {
-                read_page(&source, &index, &dir).map(Some)
-            } else {
-                read_dir(&source, &dir).map(Some)
-            };
-        }
-        // A mistyped root must not look like an index that holds nothing.
-        std::fs::read_dir(&root).map_err(|err| local_error(&source, &root, &err))?;
-        Ok(None)
-    })
-    .await
-}
-
-/// A directory of wheels, or a page of links on disk.
-async fn local_links(source: &str, path: &Path) -> Shared<Page> {
-    let (source, path) = (source.to_owned(), path.to_owned());
-    blocking(move || {
-        if path.is_file() {
-            let dir = path.parent().unwrap_or(&path).to_owned();
-            read_page(&source, &path, &dir)
-        } else {
-            read_dir(&source, &path)
-        }
-    })
-    .await
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Shared<T> + Send + 'static,
-) -> Shared<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|err| Err(WheelSourceError::Lost(format!("a local source ({err})"))))
-}
-
-fn local_error(source: &str, path: &Path, err: &std::io::Error) -> WheelSourceError {
-    WheelSourceError::Local {
-        name: source.to_owned(),
-        path: path.to_owned(),
-        cause: Cause::of(err, &[]),
-    }
-}
-
-fn read_page(source: &str, path: &Path, dir: &Path) -> Shared<Page> {
-    let body = std::fs::read(path).map_err(|err| local_error(source, path, &err))?;
-    let base = Url::from_directory_path(dir).map_err(|()| WheelSourceError::Local {
-        name: source.to_owned(),
-        path: dir.to_owned(),
-        cause: Cause::words("its path cannot be written as a URL"),
-    })?;
-    page::parse(Some("text/html"), &body, &base).map_err(|what| WheelSourceError::NotAnIndex {
-        name: source.to_owned(),
-        url: path.display().to_string(),
-        expected: what.expected,
-        found: what.found,
-    })
-}
-
-/// The distributions of a directory, by name; subdirectories are not looked at.
-fn read_dir(source: &str, dir: &Path) -> Shared<Page> {
-    let mut page = Page::default();
-    let failed = |err: std::io::Error| local_error(source, dir, &err);
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let Some(raw) = path.file_name() else { continue };
-        let lossy = raw.to_string_lossy().into_owned();
-        let name = page::dist_name(&lossy);
-        if !page::is_dist(&name) {
-            continue;
-        }
-        // A dangling link or a file without permission costs that file.
-        let file = match std::fs::metadata(&path) {
-            Ok(metadata) if metadata.is_file() => metadata,
-            Ok(_) => continue,
-            Err(err) => {
-                page.skipped.push((lossy, err.to_string()));
-                continue;
-            }
-        };
-        match (raw.to_str(), Url::from_file_path(&path)) {
-            (Some(_), Ok(url)) => page.files.push(PageFile {
-                name,
-                url: url.into(),
-                size: Some(file.len()),
-                sha256: None,
-                md5: None,
-                requires_python: None,
-                yanked: None,
-                upload_time: None,
-                core_metadata: false,
-            }),
-            _ => page.skipped.push((lossy, "its name is not UTF-8".into())),
-        }
-    }
-    page.files.sort_by(|a, b| a.name.cmp(&b.name));
-    page.skipped.sort();
-    Ok(page)
 }

@@ -103,11 +103,19 @@ impl Places {
         for text in &config.find_links {
             let place = places.links(None, text)?;
             // Written twice, looked at once.
-            if !places.links.contains(&place) {
+            if places.links.iter().all(|known| known.locations != place.locations) {
                 places.links.push(place);
             }
         }
         for (name, source) in &config.indexes {
+            if name.0 == DEFAULT_INDEX {
+                return Err(WheelSourceError::BadLocation {
+                    from: "[pypi-options.indexes] of env.toml".into(),
+                    text: DEFAULT_INDEX.into(),
+                    reason: "that name is the default index, which `index` in [pypi-options] moves"
+                        .into(),
+                });
+            }
             let place = match source {
                 IndexSource::Simple(url) => places.index(&name.0, url)?,
                 IndexSource::FindLinks(text) => places.links(Some(&name.0), text)?,
@@ -143,6 +151,12 @@ impl Places {
             (SourceKind::FindLinks, Some(text)) => self.links(Some(&source.name), text),
             _ => Err(WheelSourceError::Unconfigured(source.name.clone())),
         }
+    }
+
+    /// The source that a requirement names: an explicit one, or the default index by its name,
+    /// which then serves without the find-links.
+    pub(super) fn named(&self, name: &str) -> Option<&Place> {
+        self.explicit.get(name).or_else(|| (name == DEFAULT_INDEX).then_some(&self.default))
     }
 
     /// The source named in a [`WheelFile`](crate::resolve::WheelFile), as a lock writes it.
@@ -196,7 +210,8 @@ impl Places {
         })
     }
 
-    /// A find-links entry; without a name of its own it is called as it is written.
+    /// A find-links entry; without a name of its own it is called as it is written, but never so
+    /// that it could be an index's name.
     fn links(&self, name: Option<&str>, text: &str) -> Result<Place, WheelSourceError> {
         let url =
             Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "file"));
@@ -211,7 +226,12 @@ impl Places {
             }
             None => text.to_owned(),
         };
-        let name = name.unwrap_or(&written);
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None if written.contains('/') => written.clone(),
+            None => format!("./{written}"),
+        };
+        let name = name.as_str();
         let locations = match &url {
             Some(url) => self.locate(name, url)?,
             None => vec![Location::Local(self.project_dir.join(text))],
@@ -364,10 +384,8 @@ mod tests {
         let seen: Vec<_> =
             places.links.iter().map(|p| (p.name.clone(), remote(p).remove(0))).collect();
         let expected = [
-            ("wheels", "/project/wheels"),
-            ("./wheels", "/project/./wheels"),
+            ("./wheels", "/project/wheels"),
             ("/abs", "/abs"),
-            ("file:///abs", "/abs"),
             ("https://example.invalid/p.html", "https://u:p@example.invalid/p.html"),
         ];
         assert_eq!(seen, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
@@ -395,6 +413,9 @@ mod tests {
             config.indexes.insert(IndexName("corp".into()), IndexSource::Simple(url(loopback)));
             Places::new(&config).unwrap();
         }
+        config.indexes.insert(IndexName("pypi".into()), IndexSource::FindLinks("w".into()));
+        assert!(Places::new(&config).is_err(), "two sources of one name");
+        config.indexes.clear();
         config.find_links = vec!["ftp://u:secret@example.invalid/".into()];
         let err = Places::new(&config).unwrap_err();
         assert!(!err.to_string().contains("secret"), "{err}");

@@ -487,7 +487,7 @@ fn find_links_come_before_the_default_index() {
     let seen: Vec<_> = a.files.iter().map(|f| (f.file.as_str(), f.source.as_str())).collect();
     let links = server.url("/links.html");
     let expected =
-        [("a-1.0-py3-none-any.whl", "wheels"), ("a-2.0-py3-none-any.whl", links.as_str())];
+        [("a-1.0-py3-none-any.whl", "./wheels"), ("a-2.0-py3-none-any.whl", links.as_str())];
     assert_eq!(seen, expected);
     assert_eq!(a.skipped.len(), 1, "{:?}", a.skipped);
     assert_eq!(sources.metadata(&a.files[0]).unwrap().requires_dist.len(), 2);
@@ -496,9 +496,12 @@ fn find_links_come_before_the_default_index() {
     let c = sources.listing(&dist("c"), &WheelOrigin::Default).unwrap();
     assert_eq!(c.sdist_only, ["3.0".parse().unwrap()]);
     assert!(sources.listing(&dist("d"), &WheelOrigin::Default).unwrap().unknown);
+    // By its name, the default index serves alone.
+    let a = sources.listing(&dist("a"), &index("pypi")).unwrap();
+    assert!(a.files.iter().all(|f| f.source == "pypi") && a.files.len() == 2);
     let pages = server.seen().iter().filter(|r| r.contains("links.html")).count();
     assert_eq!(pages, 1, "a page for all names is read once");
-    let lock = sources.lock_source("wheels").unwrap();
+    let lock = sources.lock_source("./wheels").unwrap();
     assert_eq!((lock.kind, lock.url.as_deref()), (SourceKind::FindLinks, Some("wheels")));
 }
 
@@ -625,6 +628,9 @@ fn mirrors_stand_in_for_each_other() {
         notes_now[0] == "X is ignored" && notes_now[1].contains("next mirror"),
         "{notes_now:?}"
     );
+    sources.listing(&dist("a"), &index("pypi")).unwrap();
+    assert_eq!(broken.seen().iter().filter(|r| r.contains("/a/")).count(), 1, "asked last now");
+    assert_eq!(lock(&notes.0).len(), 2, "and named once");
     // Nobody has `b`, but one of those asked could not say so.
     let (message, _, _) = failed(sources.listing(&dist("b"), &WheelOrigin::Default).unwrap_err());
     assert!(message.contains("no index page"), "{message}");
@@ -710,29 +716,50 @@ fn the_real_default_index() {
     let mut config = WheelConfig::new(dir.path(), dir.path().join("cache"));
     config.user = UserConfig::of_this_machine().unwrap();
     eprintln!("notes: {:?}", config.user.notes);
-    let sources = open(config);
+    for round in ["first", "again", "offline"] {
+        config.offline = round == "offline";
+        real_round(round, &open(config.clone()));
+    }
+}
+
+fn real_round(round: &str, sources: &WheelSources) {
     let names = ["numpy", "torch", "paddlepaddle", "paddlepaddle-gpu", "no-such-name-gpuenv"];
     for name in names {
         let start = std::time::Instant::now();
-        let listing = sources.listing(&dist(name), &WheelOrigin::Default).unwrap();
+        let listing = match sources.listing(&dist(name), &WheelOrigin::Default) {
+            Ok(listing) => listing,
+            Err(err) => {
+                eprintln!("{round} {name}: {err}");
+                continue;
+            }
+        };
         eprintln!(
-            "{name}: {} wheels, {} source-only, skipped {:?}, unknown {}, {:?}",
+            "{round} {name}: {} wheels, {} source-only, skipped {:?}, unknown {}, {:?}",
             listing.files.len(),
             listing.sdist_only.len(),
             listing.skipped.iter().take(5).collect::<Vec<_>>(),
             listing.unknown,
             start.elapsed()
         );
-        let Some(last) = listing.files.last() else { continue };
         let start = std::time::Instant::now();
-        match sources.metadata(last) {
-            Ok(metadata) => eprintln!(
-                "  {}: {} requirements, {:?}",
-                last.file,
-                metadata.requires_dist.len(),
-                start.elapsed()
-            ),
-            Err(err) => eprintln!("  {}: {err}", last.file),
+        let some: Vec<_> = listing.files.iter().rev().take(20).collect();
+        sources.prefetch(some.iter().map(|f| Want::Metadata((*f).clone())).collect());
+        for file in &some {
+            if let Err(err) = sources.metadata(file) {
+                eprintln!("  {}: {err}", file.file);
+            }
         }
+        let Some(file) = some.first() else { continue };
+        let metadata = sources.metadata(file).unwrap();
+        let wanted = metadata.requires_dist.len();
+        eprintln!(
+            "  {}: {wanted} requirements; {} in {:?}",
+            file.file,
+            some.len(),
+            start.elapsed()
+        );
+        let source = sources.lock_source(&file.source).unwrap();
+        let places = sources.locate(&source, &dist(name), &file.file, &file.sha256.unwrap());
+        assert_eq!(places.unwrap()[0].as_str(), file.url);
     }
 }

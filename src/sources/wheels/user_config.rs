@@ -336,4 +336,12 @@ mod tests {
         let err = config(&[], &[("/etc/pip.conf", "[global\nindex-url\n")]).unwrap_err();
         assert!(err.to_string().contains("/etc/pip.conf"), "{err}");
     }
+
+    proptest::proptest! {
+        /// Whatever a settings file holds, reading it ends with settings or an error.
+        #[test]
+        fn no_settings_file_panics(text in "(\\[(global|install)\\]\n|[ -~]{0,20}|index-url = |\n|\t|é){0,20}") {
+            let _ = config(&[], &[("/etc/pip.conf", text.as_str())]);
+        }
+    }
 }
