@@ -1,14 +1,13 @@
 //! What every verb that reaches beyond the project needs: where store and caches lie, what the
 //! machine's configuration says, whether the network may be asked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::project::Project;
-use crate::error::Result;
+use crate::error::{Exit, Report, Result};
 use crate::progress::Progress;
-use crate::sources::config::Config;
-use crate::sources::{Sources, SourcesOptions};
+use crate::sources::{Config, Sources, SourcesOptions};
 use crate::store::Store;
 
 /// Options of the command line that every verb shares.
@@ -37,43 +36,54 @@ pub struct Context {
     store: Option<PathBuf>,
 }
 
-/// Looks a variable up in the process environment.
-pub fn process_env(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 impl Context {
     /// Finds the project and reads the configuration.
     pub fn open(options: &Options, progress: Arc<dyn Progress>) -> Result<Self> {
         let project = Project::find(options.project.as_deref())?;
-        let config = Config::load(options.config.as_deref(), &process_env)?;
+        let config = Config::from_process(options.config.as_deref())?;
         Ok(Context { project, config, offline: options.offline, progress, store: options.store.clone() })
     }
 
-    /// The store's directory: `--store`, else the configuration's, else the default.
+    /// The store's directory: `--store` or `GPUENV_STORE`, else the configuration's, else the
+    /// XDG default.
     pub fn store_root(&self) -> Result<PathBuf> {
-        if let Some(root) = self.store.as_deref().or(self.config.store.as_deref()) {
-            return Ok(absolute(root));
+        match (&self.store, &self.config.store) {
+            // On a command line, a path relative to here is what people mean.
+            (Some(root), _) => Ok(std::path::absolute(root).unwrap_or_else(|_| root.clone())),
+            (None, Some(root)) => Ok(root.clone()),
+            (None, None) => Ok(Store::default_root(|name| std::env::var_os(name))?),
         }
-        Ok(Store::default_root(&process_env)?)
     }
 
-    /// Opens (and if need be makes) the store.
+    /// Opens the store; nothing is written.
     pub fn store(&self) -> Result<Store> {
-        Ok(Store::open(&self.store_root()?)?)
+        Ok(Store::open(self.store_root()?)?)
     }
 
     /// Opens the sources.
     pub fn sources(&self) -> Result<Sources> {
+        let cache_dir = self.config.cache_dir().ok_or(NoCacheDir)?;
         Ok(Sources::open(SourcesOptions {
             config: self.config.clone(),
             offline: self.offline,
+            cache_dir,
+            download_dir: None,
             project_dir: self.project.root().to_owned(),
             progress: Arc::clone(&self.progress),
         })?)
     }
 }
 
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+/// Nobody says where caches may be.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no place for caches: HOME and XDG_CACHE_HOME are not set")]
+struct NoCacheDir;
+
+impl Report for NoCacheDir {
+    fn exit(&self) -> Exit {
+        Exit::User
+    }
+    fn hint(&self) -> Option<String> {
+        Some("set GPUENV_CACHE to an absolute path, or `cache` in config.toml".into())
+    }
 }

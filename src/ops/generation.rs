@@ -57,7 +57,7 @@ pub fn current(project: &Project) -> Option<Generation> {
 /// The generation in use, whose view must be there.
 pub fn require(project: &Project) -> Result<Generation> {
     let generation = current(project).ok_or_else(|| GenerationError::None(project.root().to_owned()))?;
-    if !crate::view::is_built(&generation.view) {
+    if !generation.view.is_dir() {
         return Err(GenerationError::Gone(generation.view).into());
     }
     Ok(generation)
@@ -70,13 +70,13 @@ pub fn point(project: &Project, store: &Store, view: &std::path::Path) -> Result
     fs::create_dir_all(&generations)?;
     let ignore = dir.join(".gitignore");
     if !ignore.exists() {
-        fs::write_atomically(&ignore, b"*\n")?;
+        fs::write_atomic(&ignore, b"*\n", 0o644)?;
     }
     if current(project).is_some_and(|g| g.view == view) {
         return Ok(None);
     }
     let mut number = 0;
-    for name in fs::list_dir(&generations)? {
+    for name in fs::list(&generations)? {
         if let Some(n) = name.to_str().and_then(|n| n.parse::<u64>().ok()) {
             number = number.max(n);
         }
@@ -84,15 +84,17 @@ pub fn point(project: &Project, store: &Store, view: &std::path::Path) -> Result
     // Two runs at once may want the same number; the link that exists first wins it.
     loop {
         number += 1;
-        match std::os::unix::fs::symlink(view, generations.join(number.to_string())) {
+        match fs::symlink(view, &generations.join(number.to_string())) {
             Ok(()) => break,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => {
-                return Err(fs::FsError::new("link", &generations.join(number.to_string()), error).into());
-            }
+            Err(error) if error.is_taken() => {}
+            Err(error) => return Err(error.into()),
         }
     }
     store.add_root(&generations.join(number.to_string()))?;
-    fs::replace_symlink(&PathBuf::from("generations").join(number.to_string()), &dir.join("current"))?;
+    // A new link beside the old one, then a rename over it: there is always one.
+    let temporary = dir.join(format!("current.{}", std::process::id()));
+    fs::remove_file(&temporary)?;
+    fs::symlink(PathBuf::from("generations").join(number.to_string()), &temporary)?;
+    fs::rename(&temporary, &dir.join("current"))?;
     Ok(Some(number))
 }

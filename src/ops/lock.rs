@@ -8,14 +8,14 @@ use super::context::Context;
 use super::problem::problem;
 use super::project::{LOCK, MANIFEST};
 use crate::error::{Exit, Failure, Report, Result, Snippet};
-use crate::hash::Sha256;
+use crate::hash::{Sha256, ShortHash};
 use crate::lockfile::{
-    self, ArtifactKind, EnvIdInput, Lock, LockedEnvironment, LockedPackage, PackageId, Source, Stale,
+    self, ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, Source, Stale,
 };
 use crate::manifest::{self, Manifest};
 use crate::progress::Event;
-use crate::resolve::{self, ChosenKind, Key, Solution, SolveError};
-use crate::sources::{Pinned, Sources};
+use crate::resolve::{self, ChosenKind, Key, SolveError};
+use crate::sources::Pinned;
 
 /// What `lock` did.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ fn resolve_all(
         for text in &solution.warnings {
             ctx.progress.event(Event::Warning { text });
         }
-        let pins = pin_all(ctx, &sources, manifest, platform, &solution)?;
+        let pins = universe.pin_all(&solution.packages)?;
         let mut ids = Vec::new();
         for (chosen, pinned) in solution.packages.iter().zip(pins) {
             used.insert(pinned.source.clone());
@@ -152,21 +152,19 @@ fn resolve_all(
             ids.push(package.id.clone());
             packages.entry(package.id.clone()).or_insert(package);
         }
-        let order: Vec<&LockedPackage> = ids.iter().filter_map(|id| packages.get(id)).collect();
-        let host_python = manifest.host.as_ref().map(|h| h.python.to_string());
-        let env_id = lockfile::env_id(&EnvIdInput::new(platform, &order, host_python.as_deref(), &lock.inputs));
         lock.environments.push(LockedEnvironment {
             platform,
-            env_id,
-            host_python,
+            env_id: ShortHash::of(&Sha256::of([])),
+            host_python: manifest.host.as_ref().map(|h| h.python.to_string()),
             virtual_packages: virtual_package_strings(&problem),
             packages: ids,
             view_hash: None,
         });
     }
-    lock.environments.sort_by_key(|e| e.platform.to_string());
     lock.packages = packages.into_values().collect();
     lock.sources = used.into_iter().collect();
+    lock.sort();
+    lock.set_env_ids();
     Ok(lock)
 }
 
@@ -178,19 +176,6 @@ fn virtual_package_strings(problem: &resolve::Problem) -> Vec<String> {
         .collect();
     out.sort();
     out
-}
-
-/// Pins each chosen artifact, several at a time: those whose source declares no digest are
-/// streamed, which takes as long as the network does.
-fn pin_all(
-    ctx: &Context,
-    sources: &Sources,
-    manifest: &Manifest,
-    platform: Platform,
-    solution: &Solution,
-) -> Result<Vec<Pinned>> {
-    let _ = ctx;
-    Ok(sources.pin_all(manifest, platform, &solution.packages)?)
 }
 
 fn locked_package(
@@ -282,19 +267,16 @@ fn carry_over(mut lock: Lock, old: &Lock) -> Lock {
             .find(|o| o.platform == environment.platform && o.env_id == environment.env_id);
         environment.view_hash = same.and_then(|o| o.view_hash);
     }
-    let ids: BTreeSet<_> = lock.environments.iter().map(|e| e.env_id).collect();
-    lock.verifications = old.verifications.iter().filter(|v| ids.contains(&v.env_id)).cloned().collect();
+    lock.verifications = old.verifications.clone();
+    lock.drop_foreign_verifications();
     lock
 }
 
 fn versions(lock: &Lock, platform: Platform) -> BTreeMap<(ArtifactKind, String), String> {
-    let Some(environment) = lock.environments.iter().find(|e| e.platform == platform) else {
-        return BTreeMap::new();
-    };
-    let wanted: BTreeSet<_> = environment.packages.iter().collect();
-    lock.packages
-        .iter()
-        .filter(|p| wanted.contains(&p.id))
+    let environment = lock.environment(platform);
+    environment
+        .into_iter()
+        .flat_map(|environment| lock.packages_of(environment))
         .map(|p| {
             let version = match &p.build {
                 Some(build) => format!("{} {build}", p.version),

@@ -1,15 +1,12 @@
 //! From env.toml to what the solver is asked, for one platform.
 
-use std::collections::BTreeMap;
-
 use rattler_conda_types::{
     GenericVirtualPackage, MatchSpec, PackageName as CondaName, Subdir as Platform, Version as CondaVersion,
 };
-use uv_normalize::PackageName as DistName;
-use uv_pep440::{Version, VersionSpecifiers};
+use uv_pep440::VersionSpecifiers;
 use uv_pep508::MarkerTree;
 
-use crate::lockfile::{ArtifactKind, Lock};
+use crate::lockfile::{ArtifactKind, Lock, Pin};
 use crate::manifest::{Manifest, WheelRequirementSource};
 use crate::resolve::{Asker, CondaRequirement, Keep, Problem, WheelOrigin, WheelRequirement};
 
@@ -127,24 +124,31 @@ pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericV
 
 /// What the old lock holds for `platform`.
 fn keep(lock: &Lock, platform: Platform) -> Keep {
-    let mut conda: BTreeMap<CondaName, (String, String)> = BTreeMap::new();
-    let mut wheels: BTreeMap<DistName, Version> = BTreeMap::new();
-    let Some(environment) = lock.environments.iter().find(|e| e.platform == platform) else {
-        return Keep::default();
-    };
-    for package in lock.packages.iter().filter(|p| environment.packages.contains(&p.id)) {
-        match package.kind {
+    let packages = lock.environment(platform).into_iter().flat_map(|e| lock.packages_of(e));
+    keep_pins(packages.map(|p| Pin {
+        kind: p.kind,
+        name: p.name.clone(),
+        version: p.version.clone(),
+        build: p.build.clone(),
+    }))
+}
+
+/// Choices of an old lock as preferences of the solver; of a name pinned twice, the later wins.
+pub fn keep_pins(pins: impl IntoIterator<Item = Pin>) -> Keep {
+    let mut keep = Keep::default();
+    for pin in pins {
+        match pin.kind {
             ArtifactKind::Conda => {
-                if let Ok(name) = package.name.parse() {
-                    conda.insert(name, (package.version.clone(), package.build.clone().unwrap_or_default()));
+                if let Ok(name) = pin.name.parse() {
+                    keep.conda.insert(name, (pin.version, pin.build.unwrap_or_default()));
                 }
             }
             ArtifactKind::Wheel => {
-                if let (Ok(name), Ok(version)) = (package.name.parse(), package.version.parse()) {
-                    wheels.insert(name, version);
+                if let (Ok(name), Ok(version)) = (pin.name.parse(), pin.version.parse()) {
+                    keep.wheels.insert(name, version);
                 }
             }
         }
     }
-    Keep { conda, wheels }
+    keep
 }

@@ -131,7 +131,7 @@ impl Project {
     /// Writes env.toml, whole or not at all.
     pub fn write_manifest(&self, text: &str) -> Result<()> {
         fs::create_dir_all(&self.root)?;
-        Ok(fs::write_atomically(&self.manifest_path(), text.as_bytes())?)
+        Ok(fs::write_atomic(&self.manifest_path(), text.as_bytes(), 0o644)?)
     }
 
     /// Reads gpuenv.lock with its text; `None` where there is none.
@@ -157,7 +157,7 @@ impl Project {
         if old == Some(text.as_str()) {
             return Ok(false);
         }
-        fs::write_atomically(&self.lock_path(), text.as_bytes())?;
+        fs::write_atomic(&self.lock_path(), text.as_bytes(), 0o644)?;
         Ok(true)
     }
 }

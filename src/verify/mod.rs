@@ -226,7 +226,7 @@ pub fn passed_here(state: &Path, view: &ShortHash, script: &Sha256) -> bool {
 
 /// Remembers that it did.
 pub fn mark_passed(state: &Path, view: &ShortHash, script: &Sha256) -> Result<(), VerifyError> {
-    Ok(fs::write_atomically(&marker_path(state), marker(view, script).as_bytes())?)
+    Ok(fs::write_atomic(&marker_path(state), marker(view, script).as_bytes(), 0o644)?)
 }
 
 #[cfg(test)]
