@@ -161,9 +161,9 @@ fn the_version_is_read_before_the_body() {
         "gpuenv.lock:3:1: the lock has version 2; this gpuenv reads up to version 1"
     );
     assert!(error.hint().unwrap().contains("upgrade gpuenv"));
-    assert!(matches!(refused("").kind, LockErrorKind::NoVersion));
-    assert!(matches!(refused("[inputs]\nlock-version = 1\n").kind, LockErrorKind::NoVersion));
-    assert!(matches!(refused("lock-version = 0\n").kind, LockErrorKind::NoSuchVersion(0)));
+    assert!(matches!(refused("").kind(), LockErrorKind::NoVersion));
+    assert!(matches!(refused("[inputs]\nlock-version = 1\n").kind(), LockErrorKind::NoVersion));
+    assert!(matches!(refused("lock-version = 0\n").kind(), LockErrorKind::NoSuchVersion(0)));
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn nothing_is_there_twice() {
     for head in ["[[source]]", "[[environment]]", "[[package]]", "[[verification]]"] {
         let doubled = format!("{text}\n{}\n", block(head));
         let error = refused(&doubled);
-        assert!(matches!(error.kind, LockErrorKind::Duplicate { .. }), "{error}");
+        assert!(matches!(error.kind(), LockErrorKind::Duplicate { .. }), "{error}");
     }
 }
 
@@ -255,14 +255,14 @@ fn fault_r4_no_credentials() {
     let index = lock.sources.iter_mut().find(|source| source.name == "pypi").unwrap();
     index.url = Some("https://user:secret@h.invalid/simple".into());
     let error = check(&lock).unwrap_err();
-    assert!(matches!(error.kind, LockErrorKind::Credentials { .. }), "{error}");
+    assert!(matches!(error.kind(), LockErrorKind::Credentials { .. }), "{error}");
     let error = refused(&write(&lock));
     let shown = format!("{error} {} {}", error.hint().unwrap(), error.snippet().unwrap().text);
     assert!(!shown.contains("secret"), "{shown}");
 
     let mut lock = example();
     lock.packages.last_mut().unwrap().requires.push("x @ https://secret@h.invalid/x.whl".into());
-    assert!(matches!(check(&lock).unwrap_err().kind, LockErrorKind::Credentials { .. }));
+    assert!(matches!(check(&lock).unwrap_err().kind(), LockErrorKind::Credentials { .. }));
 }
 
 /// Every version ever written stays readable, and reading one does not make it stale.
@@ -332,7 +332,7 @@ fn pins_survive_a_merge_conflict() {
     let from = text.find("[[package]]").unwrap();
     let conflict = format!("<<<<<<< a\n{}=======\n{}>>>>>>> b\n", &text[from..], &theirs[from..]);
     let merged = format!("{}{conflict}", &text[..from]);
-    assert!(matches!(refused(&merged).kind, LockErrorKind::Conflict));
+    assert!(matches!(refused(&merged).kind(), LockErrorKind::Conflict));
     let pins = salvage(&merged);
     let versions: Vec<&str> =
         pins.iter().filter(|pin| pin.name == "torch").map(|pin| &*pin.version).collect();
