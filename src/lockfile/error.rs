@@ -174,6 +174,14 @@ pub enum LockErrorKind {
         /// Who names it.
         by: String,
     },
+    /// The environments are not those that the inputs ask for.
+    #[error("the inputs ask for the platforms {asked}; the lock has environments for {found}")]
+    Platforms {
+        /// From `env.platforms`.
+        asked: String,
+        /// Of the environments.
+        found: String,
+    },
     /// A package that no environment holds.
     #[error("package `{0}` is in no environment")]
     Orphan(String),
@@ -232,6 +240,7 @@ impl LockErrorKind {
             LockErrorKind::Invalid { .. } => "not valid",
             LockErrorKind::Duplicate { .. } => "there twice",
             LockErrorKind::Dangling { .. } => "leads nowhere",
+            LockErrorKind::Platforms { .. } => "other platforms",
             LockErrorKind::Orphan(_) => "in no environment",
             LockErrorKind::Id { .. } => "does not fit",
             LockErrorKind::WrongSource { .. } => "wrong source",

@@ -222,6 +222,12 @@ fn damage_is_named_with_its_line() {
         ("\"view.winners.bin", "\"view.winners./bin", "not a path in the view"),
         ("build = \"h1_0\"\n", "", "`build` is missing"),
         ("[\"import\", \"passed\"]", "[\"import\"]", "not an array of pairs"),
+        (
+            "platforms\" = \"linux-64\"",
+            "platforms\" = \"linux-64, linux-aarch64\"",
+            "the lock has environments for linux-64",
+        ),
+        ("\"env.platforms\" = \"linux-64\"\n", "", "ask for the platforms none"),
         ("[inputs]", "[imputs]", "unknown key `imputs`"),
         ("size = 512", "size 512", "damaged"),
         ("size = 512", "=======", "merge conflict"),
@@ -311,6 +317,35 @@ fn graph_says_who_needs_what() {
         .collect();
     let expected = [("ours", 1, false), ("python", 0, true), ("torch", 2, false)];
     assert_eq!(shown, expected.map(|(n, c, r)| (n.to_owned(), c, r)));
+}
+
+/// A wheel for every platform has the edges of all of them; each graph shows its own.
+#[test]
+fn two_platforms_share_a_wheel() {
+    let mut lock = example();
+    let wheels: Vec<PackageId> = ["six-1.16.0-py3-none-any.whl", "torch-2.1.0-py3-none-any.whl"]
+        .map(|id| PackageId(id.into()))
+        .into();
+    let other = LockedEnvironment {
+        platform: Platform::LinuxAarch64,
+        host_python: Some("3.11".into()),
+        packages: wheels,
+        view_hash: None,
+        ..lock.environments[0].clone()
+    };
+    lock.environments.push(other);
+    lock.inputs.insert("env.platforms".into(), "linux-64, linux-aarch64".into());
+    lock.set_env_ids();
+    lock.sort();
+    check(&lock).unwrap();
+    assert_eq!(parse(&write(&lock), "gpuenv.lock").unwrap(), lock);
+    let [x86, arm] = [Platform::Linux64, Platform::LinuxAarch64].map(|platform| {
+        let environment = lock.environment(platform).unwrap();
+        let graph = lock.graph(environment);
+        graph.requires(graph.find("torch")[0]).len()
+    });
+    assert_eq!((x86, arm), (2, 1));
+    assert_ne!(lock.environments[0].env_id, lock.environments[1].env_id);
 }
 
 #[test]

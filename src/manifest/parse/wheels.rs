@@ -195,7 +195,7 @@ fn parse_specifiers(
 }
 
 /// The last component of a URL's path, percent-decoded once.
-fn url_file_name(url: &Url) -> Option<String> {
+pub(in super::super) fn url_file_name(url: &Url) -> Option<String> {
     let last = url.path_segments()?.next_back()?;
     let bytes = last.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
