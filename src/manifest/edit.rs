@@ -342,6 +342,15 @@ fn wheel_value(text: &str, index: Option<&str>) -> Result<(String, Value), EditE
         more.insert(key, bare.into());
         return Ok((wheel.name.to_string(), value("*".into(), more)));
     }
+    let source = [".tar.gz", ".zip", ".tgz"].iter().any(|ending| path.ends_with(ending));
+    if source || matches!(place(bare), Place::Relative | Place::Absolute) {
+        return Err(EditError::Requirement {
+            value: mask_credentials(text),
+            what: "a wheel",
+            hint: "building from source is not supported yet: build a wheel with `python -m pip wheel --no-deps …` and add the .whl file",
+            cause: None,
+        });
+    }
     // A path after `@` is no URL, which PEP 508 wants there.
     if let Some((left, right)) = bare.split_once(" @ ")
         && place(right) != Place::Url
