@@ -62,6 +62,13 @@ pub(super) fn check_places(lock: &Lock) -> Found {
             return Err(at(Kind::Duplicate { what: "environment", name }));
         }
     }
+    let found: Vec<&str> = platforms.iter().map(|platform| platform.as_str()).collect();
+    let (asked, found) = (lock.inputs.get("env.platforms"), found.join(", "));
+    if asked != Some(&found) {
+        let asked = asked.map_or("none", String::as_str).to_owned();
+        let kind = Kind::Platforms { asked, found };
+        return Err((Place::Inputs("env.platforms".into()), kind));
+    }
     edges(lock)?;
     for (i, environment) in lock.environments.iter().enumerate() {
         let computed = lock.compute_env_id(environment);

@@ -19,6 +19,7 @@ use uv_pep508::{Requirement, VersionOrUrl};
 use super::error::{Cause, ManifestError, flat, list, nearest};
 use super::location::{Place, mask_credentials, place};
 use super::model::Manifest;
+use super::parse::url_file_name;
 use super::{inputs, parse};
 use crate::error::{Exit, Report, Snippet};
 
@@ -332,12 +333,23 @@ fn wheel_value(text: &str, index: Option<&str>) -> Result<(String, Value), EditE
     let bare = text.trim();
     let path = bare.split(['#', '?']).next().unwrap_or(bare);
     if !bare.contains(" @ ") && path.ends_with(".whl") && !bare.contains(char::is_whitespace) {
-        let last = path.rsplit('/').next().unwrap_or(path);
-        let last = last.replace("%2B", "+").replace("%2b", "+");
+        let last = match bare.parse::<Url>() {
+            Ok(url) => url_file_name(&url).unwrap_or_default(),
+            Err(_) => path.rsplit('/').next().unwrap_or(path).to_owned(),
+        };
         let wheel: WheelFilename = last.parse().map_err(|error| refused(Some(Box::new(error))))?;
         let key = if place(bare) == Place::Url { "url" } else { "path" };
         more.insert(key, bare.into());
         return Ok((wheel.name.to_string(), value("*".into(), more)));
+    }
+    let source = [".tar.gz", ".zip", ".tgz"].iter().any(|ending| path.ends_with(ending));
+    if source || matches!(place(bare), Place::Relative | Place::Absolute) {
+        return Err(EditError::Requirement {
+            value: mask_credentials(text),
+            what: "a wheel",
+            hint: "building from source is not supported yet: build a wheel with `python -m pip wheel --no-deps …` and add the .whl file",
+            cause: None,
+        });
     }
     // A path after `@` is no URL, which PEP 508 wants there.
     if let Some((left, right)) = bare.split_once(" @ ")

@@ -694,6 +694,10 @@ fn refused_edits_say_why() {
             format!("{error} {:?} {:?}", std::error::Error::source(&error), error.snippet());
         assert!(!shown.contains("secret"), "{shown}");
     }
+    for source in ["./x", ".", "https://h.invalid/x-1.tar.gz", "../x-1.zip"] {
+        let error = add_wheel(EDITED, file, source, None).unwrap_err();
+        assert!(error.hint().unwrap().contains("build a wheel"), "{source} {error:?}");
+    }
     let error = remove(EDITED, file, "nunpy", None).unwrap_err();
     assert!(error.hint().unwrap().contains("`numpy`"), "{error:?}");
     let both = EDITED.replace("NumPy", "cudnn");

@@ -8,6 +8,7 @@ mod wheels;
 use toml_edit::Document;
 
 pub(crate) use self::settings::is_env_name;
+pub(super) use self::wheels::url_file_name;
 
 use self::reader::{Reader, Section};
 use super::error::{Fault, FaultKind, ManifestError};

@@ -9,7 +9,7 @@ use uv_normalize::{ExtraName, PackageName as DistName};
 use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
-use super::super::error::{FaultKind, nearest};
+use super::super::error::{FaultKind, flat, nearest};
 use super::super::location::{Place, place};
 use super::super::model::{
     DependencyOverride, IndexName, IndexSource, Prereleases, PypiOptions, Spanned, WheelDependency,
@@ -178,7 +178,7 @@ fn specifiers(reader: &mut Reader, text: &Spanned<&str>, name: &str) -> Option<V
                 "a version specifier",
                 text.value,
                 Some(hint.into()),
-                Some(Box::new(error)),
+                Some(flat(error)),
             )
         }
     }
@@ -195,7 +195,7 @@ fn parse_specifiers(
 }
 
 /// The last component of a URL's path, percent-decoded once.
-fn url_file_name(url: &Url) -> Option<String> {
+pub(in super::super) fn url_file_name(url: &Url) -> Option<String> {
     let last = url.path_segments()?.next_back()?;
     let bytes = last.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
