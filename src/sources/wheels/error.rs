@@ -16,7 +16,8 @@ use crate::resolve::ProviderError;
 pub struct Cause(String);
 
 impl Cause {
-    /// The chain that starts at `error`, with the credentials of `urls` masked.
+    /// The chain that starts at `error`, with the credentials of `urls` masked. Links that say
+    /// again which URL it was about are left out if others say why.
     pub(super) fn of(error: &(dyn Error + 'static), urls: &[DisplaySafeUrl]) -> Self {
         let mut words: Vec<String> = Vec::new();
         let mut next = Some(error);
@@ -27,6 +28,9 @@ impl Cause {
                 words.push(text);
             }
             next = error.source();
+        }
+        if words.iter().any(|w| !w.contains("://")) {
+            words.retain(|w| !w.contains("://"));
         }
         let text = urls.iter().fold(words.join(": "), |text, url| url.redact_in(&text));
         Cause(text)
@@ -40,7 +44,7 @@ impl Cause {
 
 /// Why a wheel source cannot be used or gives no answer.
 ///
-/// URLs in it are already redacted (see [`redact`]). It is `Clone` because one fetch answers all
+/// URLs in it are already redacted. It is `Clone` because one fetch answers all
 /// who wait for it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -293,6 +297,10 @@ impl From<WheelSourceError> for ProviderError {
 /// A URL for messages: without user, password and fragment, and without the values of a query,
 /// which may be a signature.
 pub(super) fn redact(url: &url::Url) -> String {
+    if url.cannot_be_a_base() {
+        // `user:password@host` reads as one of scheme `user`.
+        return format!("{}:...", url.scheme());
+    }
     let mut url = url.clone();
     // Both fail only for URLs that cannot have credentials.
     let _ = url.set_username("");

@@ -1,13 +1,14 @@
 //! What runs on the worker thread: pages, local directories and metadata.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 
 use futures::future::{join, join_all};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{OnceCell, Semaphore};
 use url::Url;
 use uv_cache::{Cache, CacheEntry};
@@ -26,6 +27,7 @@ use uv_redacted::DisplaySafeUrl;
 use super::engine::lock;
 use super::error::{Cause, WheelSourceError, redact};
 use super::listing::ListingBuilder;
+use super::local;
 use super::page::{self, NotAPage, Page, PageFile};
 use super::places::{DIRECT_PATH, DIRECT_URL, Location, Place, Places, Shape};
 use super::{Told, WheelConfig};
@@ -38,6 +40,8 @@ use crate::resolve::{ProviderError, WheelFile, WheelListing, WheelMetadata, Whee
 const CONCURRENCY: usize = 50;
 /// Directory of pages in the cache; the number goes up when [`Page`] changes.
 const PAGES: &str = "pages-v1";
+/// Directory of metadata by digest of the wheel in the cache.
+const METADATA: &str = "metadata-v1";
 /// JSON first; the weights are those PEP 691 suggests.
 const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, \
                       application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01";
@@ -57,7 +61,7 @@ pub(super) struct Fact {
 }
 
 type Shared<T> = Result<T, WheelSourceError>;
-type LinksPages = HashMap<String, Rc<OnceCell<Shared<Found>>>>;
+type LinksPages = HashMap<Vec<Location>, Rc<OnceCell<Shared<Found>>>>;
 
 /// A page, and the copy of the source it is from.
 #[derive(Clone)]
@@ -79,6 +83,8 @@ pub(super) struct Fetcher {
     progress: Arc<dyn Progress>,
     /// Pages that serve every name are read once.
     links: RefCell<LinksPages>,
+    /// Copies that failed; asked last from then on, so that a dead mirror costs its timeout once.
+    failing: RefCell<HashSet<Location>>,
     /// URLs with credentials, to mask in messages.
     secrets: Vec<DisplaySafeUrl>,
 }
@@ -117,6 +123,7 @@ impl Fetcher {
             offline: config.offline,
             progress: config.progress.clone(),
             links: RefCell::default(),
+            failing: RefCell::default(),
             secrets,
         }
     }
@@ -143,8 +150,7 @@ impl Fetcher {
             }
             WheelOrigin::Index(index) => {
                 let place = places
-                    .explicit
-                    .get(&index.0)
+                    .named(&index.0)
                     .ok_or_else(|| WheelSourceError::Unconfigured(index.0.clone()))?;
                 let mut builder = ListingBuilder::new(name);
                 if let Some(found) = self.page(place, name).await? {
@@ -225,7 +231,7 @@ impl Fetcher {
     /// The page of `name` in a simple index; `None` if the index does not know the name.
     async fn index_page(&self, place: &Place, name: &DistName) -> Shared<Option<Found>> {
         self.first_copy(place, async |location| match location {
-            Location::Local(root) => local_index_page(&place.name, root, name).await,
+            Location::Local(root) => local::index_page(&place.name, root, name).await,
             Location::Remote(root) => {
                 let mut url = root.clone();
                 if let Ok(mut segments) = url.path_segments_mut() {
@@ -241,11 +247,11 @@ impl Fetcher {
 
     /// The page, or directory, of a find-links source.
     async fn links_page(&self, place: &Place) -> Shared<Found> {
-        let cell = self.links.borrow_mut().entry(place.name.clone()).or_default().clone();
+        let cell = self.links.borrow_mut().entry(place.locations.clone()).or_default().clone();
         cell.get_or_init(async || {
             let found = self
                 .first_copy(place, async |location| match location {
-                    Location::Local(path) => local_links(&place.name, path).await.map(Some),
+                    Location::Local(path) => local::links(&place.name, path).await.map(Some),
                     Location::Remote(url) => {
                         let entry = self.page_entry(url, "links.msgpack");
                         self.remote_page(&place.name, url, entry, "the page of links").await
@@ -270,7 +276,9 @@ impl Fetcher {
         ask: impl AsyncFn(&Location) -> Shared<Option<Page>>,
     ) -> Shared<Option<Found>> {
         let mut failure = None;
-        for (number, location) in place.locations.iter().enumerate() {
+        let mut locations: Vec<&Location> = place.locations.iter().collect();
+        locations.sort_by_key(|location| self.failing.borrow().contains(*location));
+        for (number, location) in locations.iter().enumerate() {
             match ask(location).await {
                 Ok(Some(page)) => {
                     let root = match location {
@@ -281,7 +289,8 @@ impl Fetcher {
                 }
                 Ok(None) => {}
                 Err(err) => {
-                    if number + 1 < place.locations.len() {
+                    let first = self.failing.borrow_mut().insert((*location).clone());
+                    if first && number + 1 < locations.len() {
                         let text = format!("{err}; trying the next mirror");
                         self.progress.event(Event::Note { text: &text });
                     }
@@ -306,12 +315,15 @@ impl Fetcher {
     }
 
     fn page_entry(&self, root: &Url, file: &str) -> CacheEntry {
-        let mut key = root.clone();
-        // Credentials are no part of what a page is.
-        let _ = key.set_username("");
-        let _ = key.set_password(None);
-        let shard = ShortHash::of(&Sha256::of(key.as_str())).to_string();
-        CacheEntry::new(self.cache.root().join(PAGES).join(shard), file)
+        CacheEntry::new(self.cache.root().join(PAGES).join(shard(root)), file)
+    }
+
+    /// Where the metadata of a wheel is kept for good: what a source says of given bytes does not
+    /// change, while HTTP would have us ask again for what carries no lifetime. By source, so that
+    /// one that lies is believed by nobody else.
+    fn kept_metadata(&self, file: &WheelFile, root: &Url) -> Option<PathBuf> {
+        let dir = self.cache.root().join(METADATA).join(shard(root));
+        Some(dir.join(format!("{}.json", file.sha256?)))
     }
 
     fn cache_control(&self) -> CacheControl {
@@ -513,19 +525,22 @@ impl Fetcher {
             ProviderError::Unusable(format!("{}: its URL is invalid: {err}", file.file))
         })?;
         let fact = lock(&self.facts).get(&file.url).cloned();
+        let root = fact.as_ref().and_then(|f| f.root.clone()).unwrap_or_else(|| url.clone());
         let metadata = if url.scheme() == "file" {
             self.uv_metadata(file, &url, &url, false).await
         } else {
-            let _permit = self.permits.acquire().await;
-            let root =
-                fact.as_ref().and_then(|fact| fact.root.clone()).unwrap_or_else(|| url.clone());
-            let alone = fact.as_ref().is_some_and(|fact| fact.core_metadata);
-            match self.uv_metadata(file, &url, &root, alone).await {
-                // Mirrors copy the promise of a metadata file (PEP 658) and not always the file.
-                Err(err) if alone && is_status(&err, &[403, 404, 410]) => {
-                    self.uv_metadata(file, &url, &root, false).await
+            let kept = self.kept_metadata(file, &root);
+            let found = kept.as_deref().and_then(read_metadata);
+            match found.filter(|metadata| metadata.name == file.filename.name) {
+                Some(metadata) => Ok(metadata),
+                None => {
+                    let alone = fact.is_some_and(|fact| fact.core_metadata);
+                    let fetched = self.remote_metadata(file, &url, &root, alone).await?;
+                    if let (Ok(metadata), Some(path)) = (&fetched, &kept) {
+                        self.keep_metadata(path, metadata)?;
+                    }
+                    fetched
                 }
-                other => other,
             }
         };
         let metadata = metadata.map_err(|err| self.metadata_error(file, &url, &err))?;
@@ -542,6 +557,96 @@ impl Fetcher {
             requires_dist: metadata.requires_dist.into_vec(),
             extras: metadata.provides_extra.into_vec(),
         }))
+    }
+
+    /// Metadata from a server, by the cheapest way it allows.
+    async fn remote_metadata(
+        &self,
+        file: &WheelFile,
+        url: &Url,
+        root: &Url,
+        alone: bool,
+    ) -> Result<Result<ResolutionMetadata, uv_client::Error>, ProviderError> {
+        // The semaphore is never closed.
+        let _permit = self.permits.acquire().await;
+        let mut answer = self.uv_metadata(file, url, root, alone).await;
+        // Mirrors copy the promise of a metadata file (PEP 658) and not always the file.
+        if alone && answer.as_ref().is_err_and(|err| is_status(err, &[403, 404, 410])) {
+            answer = self.uv_metadata(file, url, root, false).await;
+        }
+        // Without ranges `uv-client` reads the archive as a stream, which not every archive
+        // allows.
+        let streamed = file.source == DIRECT_URL
+            || !self.capabilities.supports_range_requests(&super::client::index_url(root));
+        match answer {
+            Err(err)
+                if streamed
+                    && matches!(err.kind(), ErrorKind::Metadata(..) | ErrorKind::Zip(..)) =>
+            {
+                self.downloaded_metadata(file, url).await
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    fn keep_metadata(
+        &self,
+        path: &Path,
+        metadata: &ResolutionMetadata,
+    ) -> Result<(), ProviderError> {
+        let write = || -> std::io::Result<()> {
+            let dir = path.parent().unwrap_or(path);
+            std::fs::create_dir_all(dir)?;
+            let mut file = tempfile::NamedTempFile::new_in(dir)?;
+            serde_json::to_writer(&mut file, metadata)?;
+            // Whole or not at all; lost at a power cut it is fetched again.
+            file.persist(path)?;
+            Ok(())
+        };
+        write().map_err(|err| {
+            let path = path.to_owned();
+            WheelSourceError::CacheDir { path, cause: Cause::of(&err, &[]) }.into()
+        })
+    }
+
+    /// Metadata from a copy of the whole wheel, which is thrown away: realizing downloads what
+    /// was chosen, and most candidates are not.
+    async fn downloaded_metadata(
+        &self,
+        file: &WheelFile,
+        url: &Url,
+    ) -> Result<Result<ResolutionMetadata, uv_client::Error>, ProviderError> {
+        let cut = |err: &(dyn std::error::Error + 'static)| {
+            ProviderError::from(self.unreachable(&file.source, url, err))
+        };
+        let disk = |err: std::io::Error| {
+            ProviderError::from(WheelSourceError::CacheDir {
+                path: self.cache.root().to_owned(),
+                cause: Cause::of(&err, &[]),
+            })
+        };
+        let safe = DisplaySafeUrl::from_url(url.clone());
+        let request = self
+            .client
+            .uncached_client(&safe)
+            .get(url.clone())
+            // What is stored is the archive itself, not an encoding of it.
+            .header("Accept-Encoding", "identity");
+        let mut response = request
+            .send()
+            .await
+            .map_err(|err| cut(&err))?
+            .error_for_status()
+            .map_err(|err| cut(&err))?;
+        let copy = tempfile::NamedTempFile::new_in(self.cache.root()).map_err(disk)?;
+        let mut out = tokio::fs::File::from_std(copy.reopen().map_err(disk)?);
+        while let Some(chunk) = response.chunk().await.map_err(|err| cut(&err))? {
+            out.write_all(&chunk).await.map_err(disk)?;
+        }
+        out.flush().await.map_err(disk)?;
+        let local = Url::from_file_path(copy.path())
+            .map_err(|()| disk(std::io::ErrorKind::InvalidFilename.into()))?;
+        Ok(self.uv_metadata(file, &local, &local, false).await)
     }
 
     async fn uv_metadata(
@@ -591,7 +696,10 @@ impl Fetcher {
             ErrorKind::Metadata(..)
             | ErrorKind::MetadataParseError(..)
             | ErrorKind::NameMismatch { .. }
-            | ErrorKind::Zip(..) => self.unusable(file, Cause::of(err, &self.secrets).to_string()),
+            | ErrorKind::Zip(..) => {
+                let cause = Cause::of(err, &self.secrets);
+                self.unusable(file, format!("its metadata cannot be read: {cause}"))
+            }
             ErrorKind::Io(err) if url.scheme() == "file" => {
                 let path = url.to_file_path().unwrap_or_else(|()| PathBuf::from(url.path()));
                 let name = file.source.clone();
@@ -618,6 +726,20 @@ impl Fetcher {
     }
 }
 
+/// What was kept; nothing where there is none or it is damaged, and then it is fetched again.
+fn read_metadata(path: &Path) -> Option<ResolutionMetadata> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+/// A directory name for a source; credentials are no part of what a source is.
+fn shard(root: &Url) -> String {
+    let mut key = root.clone();
+    // Both fail only for URLs that cannot have credentials.
+    let _ = key.set_username("");
+    let _ = key.set_password(None);
+    ShortHash::of(&Sha256::of(key.as_str())).to_string()
+}
+
 fn is_status(err: &uv_client::Error, statuses: &[u16]) -> bool {
     match err.kind() {
         ErrorKind::WrappedReqwestError(_, inner) => {
@@ -632,110 +754,4 @@ fn shown(location: &Location) -> String {
         Location::Remote(url) => redact(url),
         Location::Local(path) => path.display().to_string(),
     }
-}
-
-/// The page of a name in a simple index on disk: `NAME/index.html`, or the files of `NAME/`.
-async fn local_index_page(source: &str, root: &Path, name: &DistName) -> Shared<Option<Page>> {
-    let (source, root, name) = (source.to_owned(), root.to_owned(), name.to_string());
-    blocking(move || {
-        let dir = root.join(&name);
-        if dir.is_dir() {
-            let index = dir.join("index.html");
-            return if index.is_file() {
-                read_page(&source, &index, &dir).map(Some)
-            } else {
-                read_dir(&source, &dir).map(Some)
-            };
-        }
-        // A mistyped root must not look like an index that holds nothing.
-        std::fs::read_dir(&root).map_err(|err| local_error(&source, &root, &err))?;
-        Ok(None)
-    })
-    .await
-}
-
-/// A directory of wheels, or a page of links on disk.
-async fn local_links(source: &str, path: &Path) -> Shared<Page> {
-    let (source, path) = (source.to_owned(), path.to_owned());
-    blocking(move || {
-        if path.is_file() {
-            let dir = path.parent().unwrap_or(&path).to_owned();
-            read_page(&source, &path, &dir)
-        } else {
-            read_dir(&source, &path)
-        }
-    })
-    .await
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Shared<T> + Send + 'static,
-) -> Shared<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|err| Err(WheelSourceError::Lost(format!("a local source ({err})"))))
-}
-
-fn local_error(source: &str, path: &Path, err: &std::io::Error) -> WheelSourceError {
-    WheelSourceError::Local {
-        name: source.to_owned(),
-        path: path.to_owned(),
-        cause: Cause::of(err, &[]),
-    }
-}
-
-fn read_page(source: &str, path: &Path, dir: &Path) -> Shared<Page> {
-    let body = std::fs::read(path).map_err(|err| local_error(source, path, &err))?;
-    let base = Url::from_directory_path(dir).map_err(|()| WheelSourceError::Local {
-        name: source.to_owned(),
-        path: dir.to_owned(),
-        cause: Cause::words("its path cannot be written as a URL"),
-    })?;
-    page::parse(Some("text/html"), &body, &base).map_err(|what| WheelSourceError::NotAnIndex {
-        name: source.to_owned(),
-        url: path.display().to_string(),
-        expected: what.expected,
-        found: what.found,
-    })
-}
-
-/// The distributions of a directory, by name; subdirectories are not looked at.
-fn read_dir(source: &str, dir: &Path) -> Shared<Page> {
-    let mut page = Page::default();
-    let failed = |err: std::io::Error| local_error(source, dir, &err);
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let Some(raw) = path.file_name() else { continue };
-        let lossy = raw.to_string_lossy().into_owned();
-        let name = page::dist_name(&lossy);
-        if !page::is_dist(&name) {
-            continue;
-        }
-        // A dangling link or a file without permission costs that file.
-        let file = match std::fs::metadata(&path) {
-            Ok(metadata) if metadata.is_file() => metadata,
-            Ok(_) => continue,
-            Err(err) => {
-                page.skipped.push((lossy, err.to_string()));
-                continue;
-            }
-        };
-        match (raw.to_str(), Url::from_file_path(&path)) {
-            (Some(_), Ok(url)) => page.files.push(PageFile {
-                name,
-                url: url.into(),
-                size: Some(file.len()),
-                sha256: None,
-                md5: None,
-                requires_python: None,
-                yanked: None,
-                upload_time: None,
-                core_metadata: false,
-            }),
-            _ => page.skipped.push((lossy, "its name is not UTF-8".into())),
-        }
-    }
-    page.files.sort_by(|a, b| a.name.cmp(&b.name));
-    page.skipped.sort();
-    Ok(page)
 }

@@ -35,24 +35,31 @@ impl<'a> ListingBuilder<'a> {
     /// Adds the page that a simple index has for the distribution.
     pub(super) fn add_index(&mut self, source: &str, page: &Page) {
         self.known = true;
-        for file in &page.files {
-            self.add(source, file);
-        }
+        self.add_all(source, page.files.iter().collect());
         self.listing.skipped.extend(page.skipped.iter().cloned());
     }
 
     /// Adds what a page of links for all names, or a directory, has of the distribution.
     pub(super) fn add_links(&mut self, source: &str, page: &Page) {
-        for file in page.files.iter().filter(|file| belongs(&file.name, self.name)) {
-            self.known = true;
-            self.add(source, file);
-        }
+        let files: Vec<_> =
+            page.files.iter().filter(|file| belongs(&file.name, self.name)).collect();
+        self.known |= !files.is_empty();
+        self.add_all(source, files);
         for (label, reason) in &page.skipped {
             let last = label.rsplit('/').next().unwrap_or(label);
             if belongs(last, self.name) {
                 self.known = true;
                 self.listing.skipped.push((label.clone(), reason.clone()));
             }
+        }
+    }
+
+    /// Where one page names a file twice, one with a digest is taken, and else no matter which,
+    /// so long as it does not hang on the server's order.
+    fn add_all(&mut self, source: &str, mut files: Vec<&PageFile>) {
+        files.sort_by_key(|f| (&f.name, f.sha256.is_none(), f.sha256, &f.url));
+        for file in files {
+            self.add(source, file);
         }
     }
 
@@ -216,6 +223,33 @@ mod tests {
         assert!(listing.files.is_empty(), "{:?}", names(&listing));
         assert_eq!(listing.skipped.len(), 4, "{:?}", listing.skipped);
         assert!(!listing.unknown);
+    }
+
+    proptest::proptest! {
+        /// The order in which a server lists its files decides nothing.
+        #[test]
+        fn the_order_of_a_page_does_not_matter(
+            mut files in proptest::collection::vec((0u8..4, 0u8..3, proptest::bool::ANY), 0..12),
+            seed: u64,
+        ) {
+            let name = DistName::from_str("a").unwrap();
+            let build = |files: &[(u8, u8, bool)]| {
+                let mut page = Page::default();
+                for (version, place, hashed) in files {
+                    let mut file = file(&format!("a-{version}-py3-none-any.whl"));
+                    file.url = format!("https://example.invalid/{place}/{}", file.name);
+                    file.sha256 = hashed.then(|| crate::hash::Sha256::of([*place]));
+                    page.files.push(file);
+                }
+                let mut builder = ListingBuilder::new(&name);
+                builder.add_index("pypi", &page);
+                format!("{:?}", builder.finish())
+            };
+            let before = build(&files);
+            // A shuffle by digest of the seed.
+            files.sort_by_key(|f| crate::hash::Sha256::of(format!("{seed}{f:?}")));
+            proptest::prop_assert_eq!(before, build(&files));
+        }
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! [`WheelSources`] answers the solver's questions about wheels, and says where a locked wheel is
 //! now. Its face is synchronous; all waiting happens on one thread of its own.
 //!
-//! HTTP, cache, credentials, metadata (PEP 658, ranges) are `uv-client`'s; see [`client`] for what
-//! is set there, and [`page`] for why pages are read here.
+//! HTTP, cache, credentials, metadata (PEP 658, ranges) are `uv-client`'s; see `client` for what
+//! is set there, and `page` for why pages are read here.
 //!
 //! # What decides where a source is
 //!
@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod fetch;
 mod listing;
+mod local;
 mod page;
 mod places;
 pub mod user_config;

@@ -146,6 +146,9 @@ fn json_file(mut value: serde_json::Value, base: &Url) -> Result<Option<PageFile
 /// PEP 503, and pages of links.
 fn parse_html(body: &[u8], url: &Url) -> Result<Page, NotAPage> {
     let expected = "the HTML of a simple index (PEP 503) or a page of links";
+    if body.trim_ascii().is_empty() {
+        return Err(NotAPage { expected, found: "an empty body".into() });
+    }
     let text = String::from_utf8_lossy(body);
     let dom = tl::parse(&text, tl::ParserOptions::default())
         .map_err(|err| NotAPage { expected, found: format!("HTML that cannot be read: {err}") })?;
@@ -191,7 +194,7 @@ fn parse_html(body: &[u8], url: &Url) -> Result<Page, NotAPage> {
             found: "a web page without links (a login page?)".into(),
         });
     }
-    if links == 0 && !text.contains('<') && !text.trim().is_empty() {
+    if links == 0 && !text.contains('<') {
         return Err(NotAPage { expected, found: describe(body) });
     }
     Ok(page)
@@ -486,6 +489,7 @@ mod tests {
             (html, r#"<meta name="pypi:repository-version" content="2.0">"#, "version \"2.0\""),
             (html, "<html><form action=login></form></html>", "login page"),
             (html, "upstream failure", "upstream failure"),
+            (html, " ", "an empty body"),
             (Some("application/octet-stream"), "{}", "application/octet-stream"),
             (None, "{", "EOF"),
         ] {

@@ -19,7 +19,7 @@ pub const DIRECT_URL: &str = "direct:url";
 pub const DIRECT_PATH: &str = "direct:path";
 
 /// Where one copy of a source is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Location {
     /// `http` or `https`; may hold credentials.
     Remote(Url),
@@ -57,6 +57,8 @@ pub(super) struct Places {
     pub default: Place,
     /// Explicit sources by name.
     pub explicit: BTreeMap<String, Place>,
+    /// Where the default index is when env.toml names none.
+    unnamed_default: Url,
     mirrors: BTreeMap<String, Vec<Url>>,
     project_dir: PathBuf,
     allow_insecure: bool,
@@ -74,11 +76,11 @@ impl Places {
         let default_url = config.default_index.as_ref();
         // Whoever names an index in env.toml means that one; else the machine's settings say
         // where the default is, and else the library that owns it.
-        let default_location = match (default_url, &config.user.index) {
-            (Some(url), _) => url.clone(),
-            (None, Some(setting)) => setting.value.clone(),
-            (None, None) => uv_distribution_types::PYPI_URL.clone().into(),
+        let unnamed_default = match &config.user.index {
+            Some(setting) => setting.value.clone(),
+            None => uv_distribution_types::PYPI_URL.clone().into(),
         };
+        let default_location = default_url.unwrap_or(&unnamed_default).clone();
         let mut places = Places {
             links: Vec::new(),
             default: Place {
@@ -92,6 +94,7 @@ impl Places {
                 },
             },
             explicit: BTreeMap::new(),
+            unnamed_default,
             mirrors: config.mirrors.clone(),
             project_dir,
             allow_insecure: config.allow_insecure,
@@ -100,11 +103,19 @@ impl Places {
         for text in &config.find_links {
             let place = places.links(None, text)?;
             // Written twice, looked at once.
-            if !places.links.contains(&place) {
+            if places.links.iter().all(|known| known.locations != place.locations) {
                 places.links.push(place);
             }
         }
         for (name, source) in &config.indexes {
+            if name.0 == DEFAULT_INDEX {
+                return Err(WheelSourceError::BadLocation {
+                    from: "[pypi-options.indexes] of env.toml".into(),
+                    text: DEFAULT_INDEX.into(),
+                    reason: "that name is the default index, which `index` in [pypi-options] moves"
+                        .into(),
+                });
+            }
             let place = match source {
                 IndexSource::Simple(url) => places.index(&name.0, url)?,
                 IndexSource::FindLinks(text) => places.links(Some(&name.0), text)?,
@@ -133,14 +144,19 @@ impl Places {
                 })?;
                 self.index(&source.name, &url)
             }
-            // The lock means the library's default even where env.toml now names another.
+            // The lock was made when env.toml named no index; it may name one now.
             (SourceKind::Index, None) if source.name == DEFAULT_INDEX => {
-                let url = uv_distribution_types::PYPI_URL.clone().into();
-                self.index(DEFAULT_INDEX, &url)
+                self.index(DEFAULT_INDEX, &self.unnamed_default)
             }
             (SourceKind::FindLinks, Some(text)) => self.links(Some(&source.name), text),
             _ => Err(WheelSourceError::Unconfigured(source.name.clone())),
         }
+    }
+
+    /// The source that a requirement names: an explicit one, or the default index by its name,
+    /// which then serves without the find-links.
+    pub(super) fn named(&self, name: &str) -> Option<&Place> {
+        self.explicit.get(name).or_else(|| (name == DEFAULT_INDEX).then_some(&self.default))
     }
 
     /// The source named in a [`WheelFile`](crate::resolve::WheelFile), as a lock writes it.
@@ -194,7 +210,8 @@ impl Places {
         })
     }
 
-    /// A find-links entry; without a name of its own it is called as it is written.
+    /// A find-links entry; without a name of its own it is called as it is written, but never so
+    /// that it could be an index's name.
     fn links(&self, name: Option<&str>, text: &str) -> Result<Place, WheelSourceError> {
         let url =
             Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https" | "file"));
@@ -209,7 +226,12 @@ impl Places {
             }
             None => text.to_owned(),
         };
-        let name = name.unwrap_or(&written);
+        let name = match name {
+            Some(name) => name.to_owned(),
+            None if written.contains('/') => written.clone(),
+            None => format!("./{written}"),
+        };
+        let name = name.as_str();
         let locations = match &url {
             Some(url) => self.locate(name, url)?,
             None => vec![Location::Local(self.project_dir.join(text))],
@@ -336,6 +358,12 @@ mod tests {
         assert_eq!(lock.url.as_deref(), Some("https://corp.example.invalid/simple"));
         // And the lock finds the place with credentials again.
         assert_eq!(places.of_lock(&lock).unwrap(), places.default);
+        // A lock from before env.toml named it means the default of this machine.
+        let before = Source { url: None, ..lock };
+        assert_eq!(
+            remote(&places.of_lock(&before).unwrap()),
+            ["https://mirror.example.invalid/simple"]
+        );
     }
 
     #[test]
@@ -356,10 +384,8 @@ mod tests {
         let seen: Vec<_> =
             places.links.iter().map(|p| (p.name.clone(), remote(p).remove(0))).collect();
         let expected = [
-            ("wheels", "/project/wheels"),
-            ("./wheels", "/project/./wheels"),
+            ("./wheels", "/project/wheels"),
             ("/abs", "/abs"),
-            ("file:///abs", "/abs"),
             ("https://example.invalid/p.html", "https://u:p@example.invalid/p.html"),
         ];
         assert_eq!(seen, expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
@@ -387,6 +413,9 @@ mod tests {
             config.indexes.insert(IndexName("corp".into()), IndexSource::Simple(url(loopback)));
             Places::new(&config).unwrap();
         }
+        config.indexes.insert(IndexName("pypi".into()), IndexSource::FindLinks("w".into()));
+        assert!(Places::new(&config).is_err(), "two sources of one name");
+        config.indexes.clear();
         config.find_links = vec!["ftp://u:secret@example.invalid/".into()];
         let err = Places::new(&config).unwrap_err();
         assert!(!err.to_string().contains("secret"), "{err}");

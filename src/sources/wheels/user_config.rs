@@ -10,6 +10,10 @@
 //! `uv_distribution_types`. pip's files are read as "Configuration" of its user guide says: later
 //! files override earlier ones, `[install]` overrides `[global]`. The file of a virtual
 //! environment is not read: no virtual environment is involved.
+//!
+//! The system's certificate authorities are always trusted, so `UV_NATIVE_TLS` has nothing to
+//! add; a bundle named by `SSL_CERT_FILE`, `PIP_CERT`, pip's `cert`, `REQUESTS_CA_BUNDLE` or
+//! `CURL_CA_BUNDLE` (the first of them that is set) is trusted beside them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -331,5 +335,13 @@ mod tests {
         }
         let err = config(&[], &[("/etc/pip.conf", "[global\nindex-url\n")]).unwrap_err();
         assert!(err.to_string().contains("/etc/pip.conf"), "{err}");
+    }
+
+    proptest::proptest! {
+        /// Whatever a settings file holds, reading it ends with settings or an error.
+        #[test]
+        fn no_settings_file_panics(text in "(\\[(global|install)\\]\n|[ -~]{0,20}|index-url = |\n|\t|é){0,20}") {
+            let _ = config(&[], &[("/etc/pip.conf", text.as_str())]);
+        }
     }
 }
