@@ -39,6 +39,15 @@ const MAX_INDEX: u64 = 4 << 30;
 /// All records of one package: a list per channel, in priority order.
 pub(crate) type Records = Arc<Vec<Vec<Arc<RepoDataRecord>>>>;
 
+/// What is at one place: records and names, or nothing.
+type Found = Option<(Backend, BTreeSet<String>)>;
+
+/// A place that did not serve, and why.
+struct Bad {
+    place: Url,
+    outcome: Outcome,
+}
+
 /// What fetches repodata, for all channels and platforms of a run.
 #[derive(Clone)]
 pub(crate) struct Repodata {
@@ -85,7 +94,8 @@ impl Repodata {
                     place: redacted(base),
                     outcome: Outcome::Missing,
                 }),
-                Err((place, outcome)) => {
+                Err(bad) => {
+                    let Bad { place, outcome } = *bad;
                     absent = false;
                     let place = redacted(&place);
                     if index + 1 < count {
@@ -104,11 +114,7 @@ impl Repodata {
     }
 
     /// `None` if there is neither subdir.
-    async fn open_at(
-        &self,
-        base: &Url,
-        platform: Platform,
-    ) -> Result<Option<(Backend, BTreeSet<String>)>, (Url, Outcome)> {
+    async fn open_at(&self, base: &Url, platform: Platform) -> Result<Found, Box<Bad>> {
         if base.scheme() == "file" {
             let base = base.clone();
             let read = move || open_directory(&base, platform);
@@ -127,16 +133,19 @@ impl Repodata {
             (Err(Outcome::NotCached), Ok(Some(found))) => (Ok(None), Ok(Some(found))),
             both => both,
         };
-        let at = |platform| move |outcome| (channel.platform_url(platform), outcome);
+        let at = |platform| {
+            let place = channel.platform_url(platform);
+            move |outcome| Box::new(Bad { place, outcome })
+        };
         let mut subdirs = Vec::new();
         let mut names = BTreeSet::new();
-        let noarch = noarch.map_err(at.clone()(Platform::NoArch))?;
+        let noarch = noarch.map_err(at(Platform::NoArch))?;
         if let Some(found) = noarch {
             subdirs.push(Platform::NoArch);
             names.extend(found);
         }
         // The gateway shows a native subdir that is missing as one that is empty.
-        let native = native.map_err(at.clone()(platform))?.unwrap_or_default();
+        let native = native.map_err(at(platform))?.unwrap_or_default();
         if !native.is_empty() {
             subdirs.insert(0, platform);
             names.extend(native);
@@ -336,7 +345,7 @@ impl Channels {
             records.push(list.map_err(|outcome| SourceError::Records {
                 channel: channel.source.name.clone(),
                 package: name.as_normalized().to_string(),
-                outcome,
+                outcome: Box::new(outcome),
             })?);
         }
         let records = Arc::new(records);
@@ -365,8 +374,7 @@ impl Channels {
 
     /// The lock source of a record, and where the file is in it unless its name says so.
     pub(crate) fn origin(&self, record: &RepoDataRecord) -> Option<(Source, Option<String>)> {
-        let channel =
-            self.open.iter().find(|o| Some(&o.source.name) == record.channel.as_ref())?;
+        let channel = self.open.iter().find(|o| Some(&o.source.name) == record.channel.as_ref())?;
         let tail = format!("{}/{}", record.package_record.subdir, record.identifier);
         // A channel may keep its files elsewhere (`base_url`, CEP 15). A mirror repeats the
         // original's address there, which ends in the channel's own name all the same.
@@ -383,18 +391,15 @@ impl Channels {
 }
 
 /// Reads the indexes of a channel in a directory.
-#[allow(clippy::type_complexity)]
-fn open_directory(
-    base: &Url,
-    platform: Platform,
-) -> Result<Option<(Backend, BTreeSet<String>)>, (Url, Outcome)> {
+fn open_directory(base: &Url, platform: Platform) -> Result<Found, Box<Bad>> {
     let mut subdirs = Vec::new();
     let mut names = BTreeSet::new();
     for subdir in [platform, Platform::NoArch] {
         for file in ["repodata.json", "repodata.json.zst"] {
             let url = base
                 .join(&format!("{subdir}/{file}"))
-                .map_err(|e| (base.clone(), Outcome::Other(e.to_string())))?;
+                .map_err(|e| Bad { place: base.clone(), outcome: Outcome::Other(e.to_string()) })
+                .map_err(Box::new)?;
             let read = || -> Result<Option<SparseRepoData>, Outcome> {
                 let path = url
                     .to_file_path()
@@ -432,14 +437,12 @@ fn open_directory(
                 Ok(None) => {}
                 Ok(Some(sparse)) => {
                     names.extend(
-                        sparse
-                            .package_names(PackageFormatSelection::PreferConda)
-                            .map(String::from),
+                        sparse.package_names(PackageFormatSelection::PreferConda).map(String::from),
                     );
                     subdirs.push(Arc::new(sparse));
                     break;
                 }
-                Err(outcome) => return Err((url, outcome)),
+                Err(outcome) => return Err(Box::new(Bad { place: url, outcome })),
             }
         }
     }

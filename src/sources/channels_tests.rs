@@ -83,10 +83,8 @@ fn failure(result: Result<Channels, SourceError>) -> SourceError {
 
 #[test]
 fn plain_json_and_a_missing_noarch_will_do() {
-    let (bench, server) = (
-        Bench::new(),
-        Server::files(vec![("/c/linux-64/repodata.json", native().into())]),
-    );
+    let (bench, server) =
+        (Bench::new(), Server::files(vec![("/c/linux-64/repodata.json", native().into())]));
     let channels = bench.open(&[server.url("/c")], false).unwrap();
     // Both formats of one build are there: the newer format is taken.
     assert_eq!(records(&channels, "a"), ["a-1-0.conda", "a-2-0.conda"]);
@@ -136,11 +134,31 @@ fn bad_indexes_are_named_and_never_cached() {
     let half = native()[..native().len() / 2].to_string();
     let json_as_zst = native();
     let bad: Vec<(&str, &'static str, Vec<u8>, &str)> = vec![
-        ("not zstd", "/c/linux-64/repodata.json.zst", json_as_zst.into(), "expected Zstandard data, found JSON text"),
+        (
+            "not zstd",
+            "/c/linux-64/repodata.json.zst",
+            json_as_zst.into(),
+            "expected Zstandard data, found JSON text",
+        ),
         ("empty", "/c/linux-64/repodata.json", Vec::new(), "expected JSON, found an empty file"),
-        ("HTML", "/c/linux-64/repodata.json", b"<!doctype html>".to_vec(), "expected JSON, found an HTML page"),
-        ("half", "/c/linux-64/repodata.json", half.into(), "expected a package index, found damaged data"),
-        ("text", "/c/noarch/repodata.json", b"{\"packages\": 3}".to_vec(), "expected a package index"),
+        (
+            "HTML",
+            "/c/linux-64/repodata.json",
+            b"<!doctype html>".to_vec(),
+            "expected JSON, found an HTML page",
+        ),
+        (
+            "half",
+            "/c/linux-64/repodata.json",
+            half.into(),
+            "expected a package index, found damaged data",
+        ),
+        (
+            "text",
+            "/c/noarch/repodata.json",
+            b"{\"packages\": 3}".to_vec(),
+            "expected a package index",
+        ),
     ];
     for (what, path, body, words) in bad {
         let mended = Arc::new(AtomicBool::new(false));
@@ -231,7 +249,7 @@ fn directories_are_channels_too() {
     let (bench, dir) = (Bench::new(), tempfile::tempdir().unwrap());
     let url = Url::from_directory_path(dir.path()).unwrap();
     assert!(matches!(
-        failure(bench.open(&[url.clone()], false)),
+        failure(bench.open(std::slice::from_ref(&url), false)),
         SourceError::NoSuchChannel { .. } | SourceError::BadChannel { .. }
     ));
     std::fs::create_dir_all(dir.path().join("linux-64")).unwrap();
@@ -262,9 +280,8 @@ fn directories_are_channels_too() {
 #[test]
 #[ignore = "needs GPUENV_TEST_DATA or ../shared/data"]
 fn real_channels_are_read_whole() {
-    let data = std::env::var_os("GPUENV_TEST_DATA")
-        .map(std::path::PathBuf::from)
-        .unwrap_or_else(|| {
+    let data =
+        std::env::var_os("GPUENV_TEST_DATA").map(std::path::PathBuf::from).unwrap_or_else(|| {
             let above = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(1);
             above.map(|dir| dir.join("shared/data")).find(|dir| dir.is_dir()).expect("test data")
         });

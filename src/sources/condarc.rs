@@ -42,12 +42,9 @@ impl Condarc {
             }
         }
         if let Some(alias) = ambient.set("CONDA_CHANNEL_ALIAS") {
-            condarc.channel_alias =
-                Some(channel_url(&alias).map_err(|message| ConfigError::Variable {
-                    name: "CONDA_CHANNEL_ALIAS",
-                    value: "…".into(),
-                    message,
-                })?);
+            condarc.channel_alias = Some(channel_url(&alias).map_err(|message| {
+                ConfigError::Variable { name: "CONDA_CHANNEL_ALIAS", value: "…".into(), message }
+            })?);
         }
         if let Some(verify) = ambient.set("CONDA_SSL_VERIFY") {
             match verify.to_ascii_lowercase().as_str() {
@@ -72,9 +69,11 @@ fn search_path(ambient: &Ambient<'_>) -> Result<Vec<PathBuf>, ConfigError> {
         let below = dir.join("condarc.d");
         let files = (ambient.list)(&below)
             .map_err(|source| ConfigError::Read { path: below.clone(), source })?;
-        paths.extend(files.into_iter().filter(|file| {
-            file.extension().is_some_and(|e| e == "yml" || e == "yaml")
-        }));
+        paths.extend(
+            files
+                .into_iter()
+                .filter(|file| file.extension().is_some_and(|e| e == "yml" || e == "yaml")),
+        );
         Ok(())
     };
     family("/etc/conda".into())?;
@@ -321,11 +320,9 @@ mod tests {
         let read = |_: &std::path::Path| Ok(None);
         let list = |_: &std::path::Path| Ok(Vec::new());
         let ambient = Ambient { var: &var, read: &read, list: &list };
-        for (text, expanded) in [
-            ("$A_1/y", "x/y"),
-            ("${A_1}y", "xy"),
-            ("$B ${B} $ $$A_1 ${", "$B ${B} $ $x ${"),
-        ] {
+        for (text, expanded) in
+            [("$A_1/y", "x/y"), ("${A_1}y", "xy"), ("$B ${B} $ $$A_1 ${", "$B ${B} $ $x ${")]
+        {
             assert_eq!(expand(text, &ambient), expanded);
         }
     }

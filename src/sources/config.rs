@@ -31,6 +31,8 @@ use url::Url;
 
 use super::condarc::Condarc;
 use super::error::ConfigError;
+use super::wheels::UserConfig;
+use super::wheels::user_config::Proxy;
 use crate::error::Snippet;
 
 /// The environment and files that configuration is read from; injected so that reading it is a
@@ -121,6 +123,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// Timeouts and retries.
     pub patience: Patience,
+    /// What pip's and uv's settings say about the default wheel index.
+    pub wheels: UserConfig,
     /// Whether credentials of the user are looked up (`~/.netrc`, `RATTLER_AUTH_FILE`,
     /// rattler's credential file).
     pub credentials: bool,
@@ -142,6 +146,7 @@ impl Default for Config {
             condarc: Condarc::default(),
             proxies: Proxies::default(),
             patience: Patience::default(),
+            wheels: UserConfig::default(),
             credentials: false,
             default_cache: None,
             warnings: Vec::new(),
@@ -158,7 +163,9 @@ impl Config {
         let var = |name: &str| std::env::var(name).ok();
         let read = |path: &Path| match std::fs::read_to_string(path) {
             Ok(text) => Ok(Some(text)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
                 Ok(None)
             }
             Err(e) => Err(e),
@@ -207,12 +214,19 @@ impl Config {
         }
         let (condarc, mut warnings) = Condarc::load(ambient)?;
         config.warnings.append(&mut warnings);
+        config.wheels = UserConfig::read(ambient.var, ambient.read)?;
         config.tls_ca = config
             .tls_ca
             .or_else(|| ambient.set("SSL_CERT_FILE").map(PathBuf::from))
             .or_else(|| ambient.set("REQUESTS_CA_BUNDLE").map(PathBuf::from))
-            .or_else(|| condarc.tls_ca.clone());
+            .or_else(|| condarc.tls_ca.clone())
+            .or_else(|| config.wheels.certificates.as_ref().map(|setting| setting.value.clone()));
         config.proxies = proxies(ambient, &condarc)?;
+        if let Proxy::Url(setting) = &config.wheels.proxy {
+            // pip's own setting comes last: the variables are for everybody.
+            let proxy = setting.value.clone();
+            config.proxies.rules.push(ProxyRule { scheme: None, host: None, proxy });
+        }
         config.condarc = condarc;
         Ok(config)
     }
@@ -254,8 +268,7 @@ fn proxies(ambient: &Ambient<'_>, condarc: &Condarc) -> Result<Proxies, ConfigEr
         (["http_proxy", "HTTP_PROXY"], Some("http")),
         (["all_proxy", "ALL_PROXY"], None),
     ] {
-        let Some((name, value)) =
-            names.iter().find_map(|name| Some((*name, ambient.set(name)?)))
+        let Some((name, value)) = names.iter().find_map(|name| Some((*name, ambient.set(name)?)))
         else {
             continue;
         };
@@ -291,6 +304,9 @@ fn mask(value: &str) -> String {
         None => value.to_string(),
     }
 }
+
+/// A text of the file, and where it stands.
+type Text = (String, Option<std::ops::Range<usize>>);
 
 /// Reads one `config.toml`.
 struct Reader<'a> {
@@ -372,11 +388,7 @@ impl Reader<'_> {
     }
 
     /// A string or an array of strings.
-    fn strings(
-        &self,
-        key: &str,
-        item: &toml_edit::Item,
-    ) -> Result<Vec<(String, Option<std::ops::Range<usize>>)>, ConfigError> {
+    fn strings(&self, key: &str, item: &toml_edit::Item) -> Result<Vec<Text>, ConfigError> {
         let wrong = |span| self.error(span, format!("{key} is an array of strings"));
         if let Some(one) = item.as_str() {
             return Ok(vec![(one.to_string(), item.span())]);

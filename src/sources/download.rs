@@ -56,7 +56,7 @@ pub(crate) struct Got {
 }
 
 /// Places, found as they are needed: asking for one may itself fail.
-pub(crate) type Places<'a> = Box<dyn Iterator<Item = Result<Place, Attempt>> + 'a>;
+pub(crate) type Places<'a> = Box<dyn Iterator<Item = Result<Place, Box<Attempt>>> + 'a>;
 
 /// Fetches files. Its methods block; they are called on threads of their own, never on one of
 /// the runtime's.
@@ -116,7 +116,7 @@ impl Downloader {
             let place = match place {
                 Ok(place) => place,
                 Err(attempt) => {
-                    tried.0.push(attempt);
+                    tried.0.push(*attempt);
                     continue;
                 }
             };
@@ -127,7 +127,7 @@ impl Downloader {
                     Part::open(dir, &format!("url-{url}"))?
                 }
             };
-            match self.from_place(want, &place, &mut current, stop) {
+            match self.at_place(want, &place, &mut current, stop) {
                 Ok(digests) => {
                     let size = current.len();
                     let path = dir.join(final_name(&digests.sha256, want.file));
@@ -179,7 +179,7 @@ impl Downloader {
         Ok(None)
     }
 
-    fn from_place(
+    fn at_place(
         &self,
         want: &Want<'_>,
         place: &Place,
@@ -188,7 +188,7 @@ impl Downloader {
     ) -> Result<Digests, Failed> {
         if place.url.scheme() == "file" {
             self.copy(want, place, part, stop)?;
-            return Ok(check(want, part)?);
+            return check(want, part);
         }
         if self.offline {
             return Err(Outcome::NotCached.into());
@@ -259,8 +259,7 @@ impl Downloader {
         if part.len() > 0 && (!may_resume || want.size.is_some_and(|size| part.len() > size)) {
             part.reset()?;
         }
-        let mut request =
-            self.net.files.get(place.url.clone()).header(ACCEPT_ENCODING, "identity");
+        let mut request = self.net.files.get(place.url.clone()).header(ACCEPT_ENCODING, "identity");
         if part.len() > 0 {
             part.mark_resumed();
             request = request.header(RANGE, format!("bytes={}-", part.len()));
@@ -451,8 +450,9 @@ fn check(want: &Want<'_>, part: &mut Part) -> Result<Digests, Failed> {
             Some("bz2") => Some(("bzip2 data", b"BZh")),
             _ => None,
         };
-        kind.filter(|(_, magic)| !head.starts_with(magic)).map(|(expected, _)| {
-            Outcome::Content { expected, found: seen.unwrap_or("something else").to_string() }
+        kind.filter(|(_, magic)| !head.starts_with(magic)).map(|(expected, _)| Outcome::Content {
+            expected,
+            found: seen.unwrap_or("something else").to_string(),
         })
     };
     match wrong {

@@ -307,9 +307,8 @@ fn credentials_stay_with_their_host() {
 #[test]
 fn a_redirect_does_not_lead_to_plain_http() {
     let (bench, file) = (Bench::new(), body());
-    let server = Server::new(|_| {
-        Reply::status(302).header("Location", "http://plain.example.invalid/x")
-    });
+    let server =
+        Server::new(|_| Reply::status(302).header("Location", "http://plain.example.invalid/x"));
     let error = bench.get(&want(&file), &[server.url("/x")]).unwrap_err();
     assert!(error.to_string().contains("redirects to plain HTTP"), "{error}");
 
@@ -333,10 +332,10 @@ fn local_files_are_copied_and_checked() {
 fn offline_uses_what_is_there_and_asks_nobody() {
     let (bench, file) = (Bench::new(), body());
     let server = Server::files(vec![("/x", file.clone())]);
-    let place = || Box::new(std::iter::once(Ok(Place { source: "lab".into(), url: server.url("/x") })));
+    let place =
+        || Box::new(std::iter::once(Ok(Place { source: "lab".into(), url: server.url("/x") })));
     let downloader = bench.downloader(true);
-    let error =
-        downloader.get(&want(&file), place(), bench.dir.path(), &Stop::new()).unwrap_err();
+    let error = downloader.get(&want(&file), place(), bench.dir.path(), &Stop::new()).unwrap_err();
     assert!(error.hint().unwrap().contains("--offline"));
     assert!(server.log().is_empty());
     bench.get(&want(&file), &[server.url("/x")]).unwrap();

@@ -219,6 +219,9 @@ pub enum ConfigError {
         /// What is wrong.
         message: String,
     },
+    /// The settings of pip or uv cannot be used.
+    #[error(transparent)]
+    Wheels(#[from] super::wheels::WheelSourceError),
     /// An environment variable holds a wrong value.
     #[error("{name} is set to {value:?}: {message}")]
     Variable {
@@ -233,10 +236,14 @@ pub enum ConfigError {
 
 impl Report for ConfigError {
     fn exit(&self) -> Exit {
-        Exit::User
+        match self {
+            ConfigError::Wheels(inner) => inner.exit(),
+            _ => Exit::User,
+        }
     }
     fn hint(&self) -> Option<String> {
         Some(match self {
+            ConfigError::Wheels(inner) => return inner.hint(),
             ConfigError::Read { .. } => "make the file readable, or remove it".into(),
             ConfigError::Missing { .. } => {
                 "unset GPUENV_CONFIG, or let it name an existing file".into()
@@ -299,7 +306,7 @@ pub enum SourceError {
         /// Name of the package.
         package: String,
         /// What happened.
-        outcome: Outcome,
+        outcome: Box<Outcome>,
     },
     /// A wheel source failed.
     #[error("{message}")]
@@ -320,6 +327,14 @@ pub enum SourceError {
         tried: Attempts,
         /// Whether a lock asked for it (as opposed to locking).
         locked: bool,
+    },
+    /// A file is there, and is not what its source declares.
+    #[error("{file} is not the file that its source declares{tried}")]
+    Declared {
+        /// File name.
+        file: String,
+        /// Index and URL, expected and found.
+        tried: Attempts,
     },
     /// The lock names a source that it does not define.
     #[error("package {package} comes from source {source_name:?}, which the lock does not define")]
@@ -411,9 +426,9 @@ fn advice(tried: &Attempts) -> Option<String> {
                 .into(),
         );
     }
-    if outcomes().any(|o| {
-        matches!(o, Outcome::Unreachable(_) | Outcome::Stalled(_) | Outcome::Cut { .. })
-    }) {
+    if outcomes()
+        .any(|o| matches!(o, Outcome::Unreachable(_) | Outcome::Stalled(_) | Outcome::Cut { .. }))
+    {
         return Some(
             "check the network and the proxy settings and run again (partial downloads are kept), \
              or list a mirror under `[mirrors]` in gpuenv's config.toml"
@@ -428,14 +443,15 @@ impl Report for SourceError {
         match self {
             SourceError::Config(inner) => inner.exit(),
             SourceError::BadChannel { .. } | SourceError::NoSuchChannel { .. } => Exit::User,
-            SourceError::UnknownSource { .. } => Exit::User,
+            SourceError::UnknownSource { .. } | SourceError::Declared { .. } => Exit::User,
             SourceError::NoSpace { .. } | SourceError::Io { .. } => Exit::User,
             SourceError::Wheel { exit, .. } => *exit,
             SourceError::Client { .. } => Exit::User,
             SourceError::Fetch { tried, .. }
-                if tried.0.iter().any(|a| {
-                    matches!(a.outcome, Outcome::Sha256 { .. } | Outcome::Md5 { .. })
-                }) =>
+                if tried
+                    .0
+                    .iter()
+                    .any(|a| matches!(a.outcome, Outcome::Sha256 { .. } | Outcome::Md5 { .. })) =>
             {
                 Exit::User
             }
@@ -464,12 +480,10 @@ impl Report for SourceError {
                         .into(),
                 )
             }),
-            SourceError::Records { outcome: Outcome::NotCached, .. } => {
-                Some("run once without --offline to fill the cache".into())
-            }
-            SourceError::Records { .. } => {
-                Some("try again later, or use another mirror of the channel".into())
-            }
+            SourceError::Records { outcome, .. } => Some(match **outcome {
+                Outcome::NotCached => "run once without --offline to fill the cache".into(),
+                _ => "try again later, or use another mirror of the channel".into(),
+            }),
             SourceError::Wheel { hint, .. } => hint.clone(),
             SourceError::Fetch { tried, locked, .. } => advice(tried).or_else(|| {
                 locked.then(|| {
@@ -479,6 +493,11 @@ impl Report for SourceError {
                         .into()
                 })
             }),
+            SourceError::Declared { .. } => Some(
+                "the source declares a wrong hash, or serves a changed file: choose another \
+                 version or source in env.toml, or tell those who run the source"
+                    .into(),
+            ),
             SourceError::UnknownSource { .. } => {
                 Some("the lock was edited or merged wrongly: run `gpuenv lock` again".into())
             }

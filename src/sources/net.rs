@@ -93,16 +93,13 @@ fn client(config: &Arc<Config>) -> Result<reqwest::Client, SourceError> {
         }
         builder = builder.tls_certs_merge(certificates);
     }
-    let exempt =
-        || config.proxies.no_proxy.as_deref().and_then(reqwest::NoProxy::from_string);
+    let exempt = || config.proxies.no_proxy.as_deref().and_then(reqwest::NoProxy::from_string);
     for rule in &config.proxies.rules {
         let url = rule.proxy.clone();
         let proxy = match (rule.host.clone(), rule.scheme.as_deref()) {
             (None, None) => reqwest::Proxy::all(url).map_err(broken)?.no_proxy(exempt()),
             (None, Some("http")) => reqwest::Proxy::http(url).map_err(broken)?.no_proxy(exempt()),
-            (None, Some("https")) => {
-                reqwest::Proxy::https(url).map_err(broken)?.no_proxy(exempt())
-            }
+            (None, Some("https")) => reqwest::Proxy::https(url).map_err(broken)?.no_proxy(exempt()),
             // Requests of other schemes are not made.
             (None, Some(_)) => continue,
             // A rule for one host stands above the list of exemptions, which the client does not
@@ -288,9 +285,8 @@ impl Middleware for Sniff {
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> reqwest_middleware::Result<Response> {
-        let kind = (*request.method() == Method::GET)
-            .then(|| kind_of(request.url().path()))
-            .flatten();
+        let kind =
+            (*request.method() == Method::GET).then(|| kind_of(request.url().path())).flatten();
         let mut response = next.run(request, extensions).await?;
         let Some((expected, magic)) = kind else { return Ok(response) };
         let encoded = response

@@ -56,9 +56,8 @@ impl Part {
     pub(crate) fn open(dir: &Path, stem: &str) -> Result<Part, SourceError> {
         let path = dir.join(format!("{stem}.part"));
         loop {
-            let open = || {
-                File::options().read(true).write(true).create(true).truncate(false).open(&path)
-            };
+            let open =
+                || File::options().read(true).write(true).create(true).truncate(false).open(&path);
             let file = open().map_err(|e| SourceError::io("open", &path, e))?;
             if file.try_lock().is_err() {
                 return Part::private(dir, stem);
@@ -164,11 +163,7 @@ impl Part {
     }
 
     /// Notes the validator of the bytes that will be written; call it while the part is empty.
-    pub(crate) fn note_validator(
-        &self,
-        url: &Url,
-        value: Option<&str>,
-    ) -> Result<(), SourceError> {
+    pub(crate) fn note_validator(&self, url: &Url, value: Option<&str>) -> Result<(), SourceError> {
         if !self.shared {
             return Ok(());
         }
@@ -221,9 +216,7 @@ impl Part {
 /// Removes a file that may not be there.
 fn remove(path: &Path) -> Result<(), SourceError> {
     match std::fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(SourceError::io("remove", path, e))
-        }
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(SourceError::io("remove", path, e)),
         _ => Ok(()),
     }
 }

@@ -52,15 +52,13 @@ pub(crate) fn locked_channel(source: &Source, ground: Ground<'_>) -> Result<Vec<
     bases(source, own, ground)
 }
 
-fn bases(
-    source: &Source,
-    own: Option<Url>,
-    ground: Ground<'_>,
-) -> Result<Vec<Url>, SourceError> {
+fn bases(source: &Source, own: Option<Url>, ground: Ground<'_>) -> Result<Vec<Url>, SourceError> {
     let config = ground.config;
     let mut bases: Vec<Url> = config.mirrors.get(&source.name).cloned().unwrap_or_default();
     if source.url.is_none() {
-        bases.extend(config.condarc.mirrored_channels.get(&source.name).into_iter().flatten().cloned());
+        bases.extend(
+            config.condarc.mirrored_channels.get(&source.name).into_iter().flatten().cloned(),
+        );
     }
     match (own, &source.url) {
         (Some(own), _) => bases.push(own),
@@ -175,7 +173,8 @@ mod tests {
         assert_eq!(list("/srv/chan", &config), ["file:///srv/chan/"]);
         assert_eq!(list("file:///srv/chan", &config), ["file:///srv/chan/"]);
 
-        config.condarc.channel_alias = Some("https://alias.example.invalid/conda/".parse().unwrap());
+        config.condarc.channel_alias =
+            Some("https://alias.example.invalid/conda/".parse().unwrap());
         config
             .condarc
             .custom_channels
@@ -190,7 +189,10 @@ mod tests {
         let mut config = Config::default();
         let url = |text: &str| text.parse::<Url>().unwrap();
         config.mirrors.insert("c".into(), vec![url("https://m.example.invalid/c")]);
-        config.condarc.mirrored_channels.insert("c".into(), vec![url("https://n.example.invalid/c/")]);
+        config
+            .condarc
+            .mirrored_channels
+            .insert("c".into(), vec![url("https://n.example.invalid/c/")]);
         let list = list("c", &config);
         assert_eq!(list[..2], ["https://m.example.invalid/c/", "https://n.example.invalid/c/"]);
         assert_eq!(list.len(), 3);

@@ -105,11 +105,9 @@ impl Server {
 
     /// Serves a fixed set of files with entity tags.
     pub(crate) fn files(files: Vec<(&'static str, Vec<u8>)>) -> Server {
-        Server::new(move |request| {
-            match files.iter().find(|(path, _)| *path == request.path) {
-                Some((path, body)) => Reply::file(request, body, &format!("\"{}\"", path.len())),
-                None => Reply::status(404),
-            }
+        Server::new(move |request| match files.iter().find(|(path, _)| *path == request.path) {
+            Some((path, body)) => Reply::file(request, body, &format!("\"{}\"", path.len())),
+            None => Reply::status(404),
         })
     }
 
