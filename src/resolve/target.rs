@@ -152,7 +152,7 @@ impl Target {
             Subdir::WinArm64 => (Os::Windows, Arch::Aarch64, windows("ARM64")),
             other => return Err(TargetError::Platform(other)),
         };
-        Ok(Target { subdir, glibc, platform: Platform::new(os, arch), markers })
+        Ok(Target { platform: Platform::new(os, arch), markers })
     }
 
     fn environment(&self, version: &Version) -> Result<MarkerEnvironment, TargetError> {
