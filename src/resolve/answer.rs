@@ -56,10 +56,11 @@ pub(super) fn solution(
     chosen: &[SolvableId],
 ) -> Result<Solution, SolveError> {
     let choice = Choice::of(engine, chosen)?;
-    let python = choice
-        .conda
-        .get("python")
-        .and_then(|id| engine.python_of.borrow().get(id).copied());
+    let python =
+        choice.conda.get("python").and_then(|id| engine.python_of.borrow().get(id).copied());
+    if engine.has_wheels() && python.is_none() {
+        return Err(broken("wheels are asked for, but no interpreter is chosen"));
+    }
     let mut walk = Walk {
         engine,
         choice,
@@ -97,10 +98,7 @@ impl Choice {
                 }
                 (Name::Dist(dist), Candidate::Provided { conda, .. }) => {
                     choice.wheels.contains_key(dist)
-                        || choice
-                            .provided
-                            .insert(dist.clone(), conda.clone())
-                            .is_some()
+                        || choice.provided.insert(dist.clone(), conda.clone()).is_some()
                 }
                 _ => false,
             };
@@ -121,8 +119,7 @@ impl Walk<'_, '_> {
     }
 
     fn conda_key(&self, name: &str) -> Option<Key> {
-        self.record_of(name)
-            .map(|record| Key::Conda(record.package_record.name.clone()))
+        self.record_of(name).map(|record| Key::Conda(record.package_record.name.clone()))
     }
 
     /// Puts a package on the walk.
@@ -151,9 +148,7 @@ impl Walk<'_, '_> {
             if !self.holds(root.marker, &[]) {
                 continue;
             }
-            let overridden = self
-                .engine
-                .overridden(&root.name, &root.extras, &root.specifiers);
+            let overridden = self.engine.overridden(&root.name, &root.extras, &root.specifiers);
             let Some((name, extras, specifiers)) = overridden else {
                 continue;
             };
@@ -172,9 +167,7 @@ impl Walk<'_, '_> {
         };
         let pythons = self.engine.pythons();
         pythons.marked(marker, None).contains(python)
-            || extras
-                .iter()
-                .any(|extra| pythons.marked(marker, Some(extra)).contains(python))
+            || extras.iter().any(|extra| pythons.marked(marker, Some(extra)).contains(python))
     }
 
     fn conda_requirement(
@@ -240,7 +233,10 @@ impl Walk<'_, '_> {
         {
             let reason = reason.trim();
             self.warnings.insert(if reason.is_empty() {
-                format!("{} was yanked by its maintainers; it is taken since {who} pins it", file.file)
+                format!(
+                    "{} was yanked by its maintainers; it is taken since {who} pins it",
+                    file.file
+                )
             } else {
                 format!(
                     "{} was yanked by its maintainers ({reason}); it is taken since {who} pins it",
@@ -302,26 +298,15 @@ impl Walk<'_, '_> {
             .engine
             .metadata_of(id, &file)
             .map_err(|reason| broken(format!("{who}: {reason}")))?;
-        let allowed = self
-            .engine
-            .pythons()
-            .allowed(metadata.requires_python.as_ref())
-            .and(&pythons);
+        let allowed =
+            self.engine.pythons().allowed(metadata.requires_python.as_ref()).and(&pythons);
         if !self.python.is_some_and(|python| allowed.contains(python)) {
             return Err(broken(format!("{who} does not run on the Python chosen")));
         }
-        let extras: Vec<ExtraName> = self
-            .extras
-            .get(dist)
-            .into_iter()
-            .flatten()
-            .cloned()
-            .collect();
+        let extras: Vec<ExtraName> = self.extras.get(dist).into_iter().flatten().cloned().collect();
         for extra in &extras {
             if !metadata.extras.contains(extra) {
-                self.warnings.insert(format!(
-                    "{who} has no extra `{extra}`; it is ignored"
-                ));
+                self.warnings.insert(format!("{who} has no extra `{extra}`; it is ignored"));
             }
         }
         let key = Key::Wheel(dist.clone());
@@ -340,8 +325,7 @@ impl Walk<'_, '_> {
                 .specifiers_of(requirement)
                 .map_err(|reason| broken(format!("{who}: {reason}")))?;
             let overridden =
-                self.engine
-                    .overridden(&requirement.name, &requirement.extras, &specifiers);
+                self.engine.overridden(&requirement.name, &requirement.extras, &specifiers);
             let Some((name, extras, specifiers)) = overridden else {
                 continue;
             };
@@ -426,9 +410,8 @@ impl Walk<'_, '_> {
                 && self.engine.problem.prereleases
                     == crate::manifest::Prereleases::IfNecessaryOrExplicit
             {
-                self.warnings.insert(format!(
-                    "{dist} {version} is a pre-release; no final release fits"
-                ));
+                self.warnings
+                    .insert(format!("{dist} {version} is a pre-release; no final release fits"));
             }
         }
         let mut packages = Vec::with_capacity(self.nodes.len());
@@ -455,10 +438,7 @@ impl Walk<'_, '_> {
                 });
             }
         }
-        Ok(Solution {
-            packages,
-            warnings: self.warnings.into_iter().collect(),
-        })
+        Ok(Solution { packages, warnings: self.warnings.into_iter().collect() })
     }
 }
 

@@ -73,19 +73,14 @@ impl Engine<'_> {
                 .virtual_packages
                 .iter()
                 .filter(|package| package.name.as_normalized() == &**text)
-                .map(|package| {
-                    self.pool
-                        .intern_solvable(name, Candidate::Virtual(package.clone()))
-                })
+                .map(|package| self.pool.intern_solvable(name, Candidate::Virtual(package.clone())))
                 .collect();
             return loaded;
         }
         if let Some(host) = self.problem.host_python.as_ref()
             && &**text == "python"
         {
-            let id = self
-                .pool
-                .intern_solvable(name, Candidate::HostPython(host.clone()));
+            let id = self.pool.intern_solvable(name, Candidate::HostPython(host.clone()));
             loaded.usable.push(id);
             return loaded;
         }
@@ -104,9 +99,7 @@ impl Engine<'_> {
             let PackageNameMatcher::Exact(of) = &root.spec.name else {
                 return None;
             };
-            (of.as_normalized() == &**text)
-                .then_some(root.spec.channel.as_deref())
-                .flatten()
+            (of.as_normalized() == &**text).then_some(root.spec.channel.as_deref()).flatten()
         });
         let mut first: Option<String> = None;
         for (index, records) in channels.iter().enumerate() {
@@ -122,17 +115,13 @@ impl Engine<'_> {
                     && !from_channel(wanted, record)
                 {
                     let wanted = wanted.name().to_owned();
-                    loaded
-                        .rejected
-                        .push((record.clone(), CondaRejection::Channel { wanted }));
+                    loaded.rejected.push((record.clone(), CondaRejection::Channel { wanted }));
                     continue;
                 }
                 let first = first.get_or_insert_with(|| own.clone());
                 if *first != own {
-                    let rejection = CondaRejection::Priority {
-                        first: first.clone(),
-                        own: own.clone(),
-                    };
+                    let rejection =
+                        CondaRejection::Priority { first: first.clone(), own: own.clone() };
                     loaded.rejected.push((record.clone(), rejection));
                     continue;
                 }
@@ -152,27 +141,19 @@ impl Engine<'_> {
             (Set::Any, _) => true,
             (Set::Spec(spec), Candidate::Record { record, .. }) => record_matches(spec, record),
             (Set::Spec(spec), Candidate::Virtual(package)) => {
-                spec.version
-                    .as_ref()
-                    .is_none_or(|version| version.matches(&package.version))
+                spec.version.as_ref().is_none_or(|version| version.matches(&package.version))
                     && spec
                         .build
                         .as_ref()
                         .is_none_or(|build| build.matches(package.build_string.as_str()))
             }
-            (Set::Spec(spec), Candidate::HostPython(version)) => {
-                host_python_matches(spec, version)
+            (Set::Spec(spec), Candidate::HostPython(version)) => host_python_matches(spec, version),
+            (Set::Pythons(mask), _) => {
+                self.python_of.borrow().get(&id).is_some_and(|python| mask.contains(*python))
             }
-            (Set::Pythons(mask), _) => self
-                .python_of
-                .borrow()
-                .get(&id)
-                .is_some_and(|python| mask.contains(*python)),
-            (Set::Records(number), _) => self
-                .groups
-                .borrow()
-                .get(*number)
-                .is_some_and(|group| group.records.contains(&id)),
+            (Set::Records(number), _) => {
+                self.groups.borrow().get(*number).is_some_and(|group| group.records.contains(&id))
+            }
             _ => false,
         }
     }
@@ -184,9 +165,7 @@ impl Engine<'_> {
         let mut start = 0;
         while start < ids.len() {
             let mut end = start + 1;
-            while end < ids.len()
-                && self.compare_records(ids[start], ids[end]) == Ordering::Equal
-            {
+            while end < ids.len() && self.compare_records(ids[start], ids[end]) == Ordering::Equal {
                 end += 1;
             }
             if end - start > 1 {
@@ -265,10 +244,7 @@ impl Engine<'_> {
         for sets in builds.iter().filter_map(|(_, sets)| sets.as_ref()) {
             shared = Some(match shared {
                 None => sets.keys().cloned().collect(),
-                Some(names) => names
-                    .into_iter()
-                    .filter(|name| sets.contains_key(name))
-                    .collect(),
+                Some(names) => names.into_iter().filter(|name| sets.contains_key(name)).collect(),
             });
         }
         let shared = shared.unwrap_or_default();
@@ -316,15 +292,9 @@ impl Engine<'_> {
 
     /// The best that several requirements on one name leave: the worst of their bests.
     fn best_of(&self, sets: &[VersionSetId]) -> Option<(SolvableId, bool)> {
-        sets.iter()
-            .filter_map(|set| self.highest(*set))
-            .reduce(|a, b| {
-                if self.compare_best(Some(a), Some(b)) == Ordering::Greater {
-                    a
-                } else {
-                    b
-                }
-            })
+        sets.iter().filter_map(|set| self.highest(*set)).reduce(|a, b| {
+            if self.compare_best(Some(a), Some(b)) == Ordering::Greater { a } else { b }
+        })
     }
 
     fn compare_best(
@@ -336,9 +306,9 @@ impl Engine<'_> {
             (None, None) => Ordering::Equal,
             (None, Some(_)) => Ordering::Greater,
             (Some(_), None) => Ordering::Less,
-            (Some((a, tracks_a)), Some((b, tracks_b))) => tracks_a
-                .cmp(&tracks_b)
-                .then_with(|| self.version(b).cmp(&self.version(a))),
+            (Some((a, tracks_a)), Some((b, tracks_b))) => {
+                tracks_a.cmp(&tracks_b).then_with(|| self.version(b).cmp(&self.version(a)))
+            }
         }
     }
 
@@ -373,10 +343,7 @@ fn best_archives(records: &[Arc<RepoDataRecord>]) -> Vec<&Arc<RepoDataRecord>> {
     let mut best: Vec<&Arc<RepoDataRecord>> = Vec::with_capacity(records.len());
     let mut place: HashMap<(&str, String), usize> = HashMap::with_capacity(records.len());
     for record in records {
-        let key = (
-            record.package_record.subdir.as_str(),
-            record.identifier.identifier.to_string(),
-        );
+        let key = (record.package_record.subdir.as_str(), record.identifier.identifier.to_string());
         match place.get(&key) {
             None => {
                 place.insert(key, best.len());
@@ -409,18 +376,9 @@ fn from_channel(channel: &Channel, record: &RepoDataRecord) -> bool {
 /// All of a spec, also what `Matches` leaves to others.
 pub(super) fn record_matches(spec: &NamelessMatchSpec, record: &RepoDataRecord) -> bool {
     spec.matches(record)
-        && spec
-            .subdir
-            .as_ref()
-            .is_none_or(|subdir| *subdir == record.package_record.subdir)
-        && spec
-            .file_name
-            .as_ref()
-            .is_none_or(|file| *file == record.identifier.to_string())
-        && spec
-            .channel
-            .as_ref()
-            .is_none_or(|channel| from_channel(channel, record))
+        && spec.subdir.as_ref().is_none_or(|subdir| *subdir == record.package_record.subdir)
+        && spec.file_name.as_ref().is_none_or(|file| *file == record.identifier.to_string())
+        && spec.channel.as_ref().is_none_or(|channel| from_channel(channel, record))
 }
 
 /// The host's interpreter as a conda record: `3.11` is 3.11.0, and the build says its ABI, so that
@@ -429,13 +387,10 @@ fn host_python_matches(spec: &NamelessMatchSpec, version: &uv_pep440::Version) -
     let part = |index: usize| version.release().get(index).copied().unwrap_or(0);
     let text = format!("{}.{}.{}", part(0), part(1), part(2));
     let build = format!("0_cp{}{}", part(0), part(1));
-    spec.version.as_ref().is_none_or(|wanted| {
-        text.parse::<Version>()
-            .is_ok_and(|version| wanted.matches(&version))
-    }) && spec
-        .build
+    spec.version
         .as_ref()
-        .is_none_or(|wanted| wanted.matches(&build))
+        .is_none_or(|wanted| text.parse::<Version>().is_ok_and(|version| wanted.matches(&version)))
+        && spec.build.as_ref().is_none_or(|wanted| wanted.matches(&build))
 }
 
 /// The interpreter that a conda `python` record is; `None` for one that wheels do not know
@@ -451,12 +406,5 @@ pub(super) fn python_of_record(record: &RepoDataRecord) -> Option<(uv_pep440::Ve
         return None;
     }
     let free_threaded = build.ends_with('t') && build.contains("_cp");
-    Some((
-        version,
-        if free_threaded {
-            Flavor::FreeThreaded
-        } else {
-            Flavor::CPython
-        },
-    ))
+    Some((version, if free_threaded { Flavor::FreeThreaded } else { Flavor::CPython }))
 }

@@ -55,8 +55,7 @@ impl Permits {
                 self.prereleases.insert(name.clone());
             }
             if pins(specifier) {
-                self.pins
-                    .insert((name.clone(), specifier.version().clone()));
+                self.pins.insert((name.clone(), specifier.version().clone()));
             }
         }
     }
@@ -73,17 +72,11 @@ impl Permits {
 
 pub(super) fn names_prerelease(specifier: &uv_pep440::VersionSpecifier) -> bool {
     specifier.any_prerelease()
-        && !matches!(
-            specifier.operator(),
-            Operator::NotEqual | Operator::NotEqualStar
-        )
+        && !matches!(specifier.operator(), Operator::NotEqual | Operator::NotEqualStar)
 }
 
 pub(super) fn pins(specifier: &uv_pep440::VersionSpecifier) -> bool {
-    matches!(
-        specifier.operator(),
-        Operator::Equal | Operator::ExactEqual
-    )
+    matches!(specifier.operator(), Operator::Equal | Operator::ExactEqual)
 }
 
 type ParsedSpec = Result<(NameId, VersionSetId), Rc<str>>;
@@ -176,8 +169,7 @@ impl<'p> Engine<'p> {
     }
 
     pub(super) fn name_of(&self, id: SolvableId) -> &Name {
-        self.pool
-            .resolve_package_name(self.pool.resolve_solvable(id).name)
+        self.pool.resolve_package_name(self.pool.resolve_solvable(id).name)
     }
 
     pub(super) fn conda_name(&self, name: &str) -> NameId {
@@ -224,15 +216,12 @@ impl<'p> Engine<'p> {
         if let Some(parsed) = self.specs.borrow().get(text) {
             return parsed.clone();
         }
-        let options =
-            ParseMatchSpecOptions::lenient().with_repodata_revision(RepodataRevision::V3);
+        let options = ParseMatchSpecOptions::lenient().with_repodata_revision(RepodataRevision::V3);
         let parsed = MatchSpec::from_str(text, options)
             .map_err(|error| format!("its dependency `{text}` cannot be read: {error}"))
             .and_then(|spec| self.match_spec(&spec))
             .map_err(Rc::from);
-        self.specs
-            .borrow_mut()
-            .insert(text.to_owned(), parsed.clone());
+        self.specs.borrow_mut().insert(text.to_owned(), parsed.clone());
         parsed
     }
 
@@ -278,9 +267,7 @@ impl<'p> Engine<'p> {
             Some(reason) => Dependencies::Unknown(reason),
             None => Dependencies::Known(known),
         };
-        self.requirements
-            .borrow_mut()
-            .insert(id, dependencies.clone());
+        self.requirements.borrow_mut().insert(id, dependencies.clone());
         dependencies
     }
 
@@ -294,9 +281,7 @@ impl<'p> Engine<'p> {
             if self.failed() {
                 break;
             }
-            self.reached
-                .borrow_mut()
-                .insert(self.pool.resolve_version_set_package_name(set));
+            self.reached.borrow_mut().insert(self.pool.resolve_version_set_package_name(set));
             for id in self.conda_matching(set).iter().copied() {
                 if !records.insert(id) {
                     continue;
@@ -328,11 +313,7 @@ impl<'p> Engine<'p> {
             let conda = &record.package_record;
             for dist in provides.iter() {
                 let shown = conda.version.to_string();
-                let key = (
-                    dist.clone(),
-                    self.pool.resolve_solvable(id).name,
-                    shown.clone(),
-                );
+                let key = (dist.clone(), self.pool.resolve_solvable(id).name, shown.clone());
                 let number = *numbers.entry(key).or_insert_with(|| {
                     groups.push(Group {
                         conda: conda.name.as_normalized().into(),
@@ -421,23 +402,16 @@ impl<'p> Engine<'p> {
         condition: Option<ConditionId>,
     ) -> Vec<ConditionalRequirement> {
         self.seen.borrow_mut().learn(name, specifiers);
-        let mut sets = vec![self.set(
-            Name::Dist(name.clone()),
-            Set::Specifiers(specifiers.clone()),
-        )];
+        let mut sets =
+            vec![self.set(Name::Dist(name.clone()), Set::Specifiers(specifiers.clone()))];
         for extra in extras {
             let name = Name::Extra(name.clone(), extra.clone());
             let set = self.set(name, Set::Any);
-            self.wanted_extras
-                .borrow_mut()
-                .insert(self.pool.resolve_version_set_package_name(set));
+            self.wanted_extras.borrow_mut().insert(self.pool.resolve_version_set_package_name(set));
             sets.push(set);
         }
         sets.into_iter()
-            .map(|set| ConditionalRequirement {
-                condition,
-                requirement: set.into(),
-            })
+            .map(|set| ConditionalRequirement { condition, requirement: set.into() })
             .collect()
     }
 
@@ -481,10 +455,9 @@ impl<'p> Engine<'p> {
             return known.clone();
         }
         let answer = match self.provider.metadata(file) {
-            Ok(metadata) if metadata.name != file.filename.name => Err(format!(
-                "its metadata is that of another distribution, {}",
-                metadata.name
-            )),
+            Ok(metadata) if metadata.name != file.filename.name => {
+                Err(format!("its metadata is that of another distribution, {}", metadata.name))
+            }
             Ok(metadata) => Ok(metadata),
             Err(ProviderError::Unusable(reason)) => Err(reason),
             Err(failed @ ProviderError::Failed { .. }) => {
@@ -503,8 +476,7 @@ impl<'p> Engine<'p> {
         file: &Arc<WheelFile>,
         pythons: &PyMask,
     ) -> Dependencies {
-        let unknown =
-            |reason: String| Dependencies::Unknown(self.pool.intern_string(reason));
+        let unknown = |reason: String| Dependencies::Unknown(self.pool.intern_string(reason));
         let metadata = match self.metadata_of(id, file) {
             Ok(metadata) => metadata,
             Err(reason) => return unknown(reason),
@@ -513,11 +485,8 @@ impl<'p> Engine<'p> {
         let allowed = all.allowed(metadata.requires_python.as_ref()).and(pythons);
         let mut known = KnownDependencies::default();
         if allowed.is_empty() {
-            let requires = metadata
-                .requires_python
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default();
+            let requires =
+                metadata.requires_python.as_ref().map(ToString::to_string).unwrap_or_default();
             return unknown(format!("it requires Python {requires}"));
         }
         if allowed != *pythons {
@@ -544,9 +513,12 @@ impl<'p> Engine<'p> {
                 continue;
             };
             for condition in conditions {
-                known
-                    .requirements
-                    .extend(self.require_dist(&name, &extras, &specifiers, condition));
+                known.requirements.extend(self.require_dist(
+                    &name,
+                    &extras,
+                    &specifiers,
+                    condition,
+                ));
             }
         }
         self.prefetch_listings(&known.requirements);
@@ -555,10 +527,7 @@ impl<'p> Engine<'p> {
 
     /// Whether one of these conditions is an extra that has been asked for, or a Python.
     fn refused_extra(&self, conditions: &[Option<ConditionId>]) -> bool {
-        conditions
-            .iter()
-            .flatten()
-            .any(|condition| self.probable(*condition))
+        conditions.iter().flatten().any(|condition| self.probable(*condition))
     }
 
     /// The specifiers of a requirement; an error where it refers to a URL that env.toml does not
@@ -577,12 +546,11 @@ impl<'p> Engine<'p> {
                 let raw = url.verbatim.raw().to_string();
                 let given = url.verbatim.given().unwrap_or(&raw);
                 let plain = |url: &str| url.split('#').next().unwrap_or_default().to_owned();
-                let named = matches!(
-                    self.origins.get(&requirement.name),
-                    Some(WheelOrigin::Direct(_))
-                ) && self.dist(&requirement.name).files.iter().any(|file| {
-                    plain(&file.url) == plain(&raw) || plain(&file.url) == plain(given)
-                });
+                let named =
+                    matches!(self.origins.get(&requirement.name), Some(WheelOrigin::Direct(_)))
+                        && self.dist(&requirement.name).files.iter().any(|file| {
+                            plain(&file.url) == plain(&raw) || plain(&file.url) == plain(given)
+                        });
                 if named {
                     Ok(VersionSpecifiers::empty())
                 } else {
@@ -629,9 +597,11 @@ impl<'p> Engine<'p> {
             } else {
                 match self.python_condition(&with) {
                     None => extra,
-                    Some(python) => self
-                        .pool
-                        .intern_condition(Condition::Binary(LogicalOperator::And, extra, python)),
+                    Some(python) => self.pool.intern_condition(Condition::Binary(
+                        LogicalOperator::And,
+                        extra,
+                        python,
+                    )),
                 }
             };
             conditions.push(Some(condition));
@@ -658,10 +628,7 @@ impl<'p> Engine<'p> {
         let mut told = BTreeSet::new();
         let dists = self.dists.borrow();
         for requirement in requirements {
-            if requirement
-                .condition
-                .is_some_and(|condition| !self.probable(condition))
-            {
+            if requirement.condition.is_some_and(|condition| !self.probable(condition)) {
                 continue;
             }
             let Requirement::Single(set) = requirement.requirement else {
@@ -682,10 +649,7 @@ impl<'p> Engine<'p> {
     }
 
     pub(super) fn origin(&self, dist: &DistName) -> WheelOrigin {
-        self.origins
-            .get(dist)
-            .cloned()
-            .unwrap_or(WheelOrigin::Default)
+        self.origins.get(dist).cloned().unwrap_or(WheelOrigin::Default)
     }
 
     // --- flags -------------------------------------------------------------------------------

@@ -24,12 +24,15 @@ mod names;
 pub mod problem;
 pub mod provider;
 mod provides;
+mod reasons;
 mod solver;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_explain;
 mod wheels;
 mod words;
 

@@ -72,10 +72,8 @@ impl Provides {
 fn needs_python(record: &RepoDataRecord) -> bool {
     record.package_record.noarch.is_python()
         || record.package_record.depends.iter().any(|dependency| {
-            let name = dependency
-                .split([' ', '=', '<', '>', '!', '~', '['])
-                .next()
-                .unwrap_or_default();
+            let name =
+                dependency.split([' ', '=', '<', '>', '!', '~', '[']).next().unwrap_or_default();
             matches!(name, "python" | "python_abi" | "pypy3.9")
         })
 }

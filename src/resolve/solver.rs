@@ -23,6 +23,7 @@ use super::provider::{Provider, ProviderError, WheelOrigin};
 use super::target::{Flavor, Pythons, Target};
 
 /// A root requirement, as the solver gets it.
+#[derive(Clone)]
 pub(super) struct Root {
     pub(super) requirement: ConditionalRequirement,
     pub(super) asker: Asker,
@@ -47,12 +48,8 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
     let target = if problem.wheels.is_empty() {
         None
     } else {
-        let target = Target::new(
-            problem.platform,
-            problem.glibc,
-            &problem.virtual_packages,
-        )
-        .map_err(|error| SolveError::problem(error.to_string(), None))?;
+        let target = Target::new(problem.platform, problem.glibc, &problem.virtual_packages)
+            .map_err(|error| SolveError::problem(error.to_string(), None))?;
         Some(target)
     };
     let engine = Engine::new(problem, provider, target, origins);
@@ -64,6 +61,14 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
     let mut roots = conda_roots;
     if engine.has_wheels() {
         know_pythons(&engine, &explored, &conda_sets)?;
+        // Whatever else is there: wheels need one of the interpreters that they know.
+        let every = Set::Pythons(engine.pythons().every());
+        roots.push(Root {
+            requirement: engine.set(Name::Conda("python".into()), every).into(),
+            asker: Asker::Gpuenv("wheels need an interpreter".to_owned()),
+            words: "python".to_owned(),
+            named: false,
+        });
         engine.group(&explored);
         prefer_what_conda_needs(&engine, &roots)?;
         roots.extend(wheel_roots(&engine)?);
@@ -116,19 +121,17 @@ pub(super) fn run(engine: &Engine<'_>, roots: &[Root]) -> Result<Vec<SolvableId>
         },
         Err(UnsolvableOrCancelled::Cancelled(_)) => {
             let error = engine.failure.borrow_mut().take();
-            Err(Failed::Source(error.unwrap_or_else(|| {
-                ProviderError::Failed {
-                    message: "the solve was cancelled".to_owned(),
-                    hint: None,
-                    exit: crate::error::Exit::Bug,
-                }
+            Err(Failed::Source(error.unwrap_or_else(|| ProviderError::Failed {
+                message: "the solve was cancelled".to_owned(),
+                hint: None,
+                exit: crate::error::Exit::Bug,
             })))
         }
         Err(UnsolvableOrCancelled::Unsolvable(conflict)) => {
             if let Some(error) = engine.failure.borrow_mut().take() {
                 return Err(Failed::Source(error));
             }
-            let facts = explain::Facts::of(engine, &conflict.graph(&solver));
+            let facts = explain::Facts::of(conflict.graph(&solver));
             Err(Failed::Unsatisfiable(Box::new(facts)))
         }
     }
@@ -158,10 +161,7 @@ fn origins(problem: &Problem) -> Result<BTreeMap<DistName, WheelOrigin>, SolveEr
         }
         origins.insert(root.name.clone(), (root.origin.clone(), root.asker.clone()));
     }
-    Ok(origins
-        .into_iter()
-        .map(|(name, (origin, _))| (name, origin))
-        .collect())
+    Ok(origins.into_iter().map(|(name, (origin, _))| (name, origin)).collect())
 }
 
 fn conda_roots(engine: &Engine<'_>) -> Result<(Vec<Root>, Vec<VersionSetId>), SolveError> {
@@ -182,14 +182,7 @@ fn conda_roots(engine: &Engine<'_>) -> Result<(Vec<Root>, Vec<VersionSetId>), So
         });
     }
     if engine.has_wheels() && !names_python {
-        let set = engine.set(Name::Conda("python".into()), Set::Any);
-        sets.push(set);
-        roots.push(Root {
-            requirement: set.into(),
-            asker: Asker::Gpuenv("wheels need an interpreter".to_owned()),
-            words: "python".to_owned(),
-            named: false,
-        });
+        sets.push(engine.set(Name::Conda("python".into()), Set::Any));
     }
     Ok((roots, sets))
 }
@@ -226,9 +219,7 @@ fn know_pythons(
     }
     let pythons = Pythons::new(
         target,
-        interpreters
-            .iter()
-            .map(|(_, version, flavor)| (version.clone(), *flavor)),
+        interpreters.iter().map(|(_, version, flavor)| (version.clone(), *flavor)),
     )
     .map_err(|error| SolveError::problem(error.to_string(), None))?;
     let mut of = engine.python_of.borrow_mut();
@@ -261,9 +252,7 @@ fn prefer_what_conda_needs(engine: &Engine<'_>, roots: &[Root]) -> Result<(), So
             Ok(())
         }
         Err(Failed::Source(error)) => Err(SolveError::Source(error)),
-        Err(Failed::Unsatisfiable(facts)) => {
-            Err(explain::unsatisfiable(engine, roots, *facts))
-        }
+        Err(Failed::Unsatisfiable(facts)) => Err(explain::unsatisfiable(engine, roots, *facts)),
     }
 }
 
@@ -385,11 +374,7 @@ impl DependencyProvider for &Engine<'_> {
             return matching;
         }
         let matching: std::collections::HashSet<SolvableId> = matching.into_iter().collect();
-        candidates
-            .iter()
-            .copied()
-            .filter(|id| !matching.contains(id))
-            .collect()
+        candidates.iter().copied().filter(|id| !matching.contains(id)).collect()
     }
 
     async fn get_candidates(&self, name: NameId) -> Option<Candidates> {

@@ -16,7 +16,8 @@ use uv_normalize::ExtraName;
 use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::{MarkerEnvironment, MarkerEnvironmentBuilder, MarkerTree};
 use uv_platform_tags::{
-    AbiTag, Arch, LanguageTag, Os, Platform, PlatformTag, TagCompatibility, TagPriority, Tags, TagsOptions,
+    AbiTag, Arch, LanguageTag, Os, Platform, PlatformTag, TagCompatibility, TagPriority, Tags,
+    TagsOptions,
 };
 
 /// A set of the solve's Pythons, as bits.
@@ -33,9 +34,7 @@ impl PyMask {
         }
     }
     pub(super) fn contains(&self, index: usize) -> bool {
-        self.0
-            .get(index / 64)
-            .is_some_and(|word| word & (1 << (index % 64)) != 0)
+        self.0.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
@@ -94,8 +93,6 @@ pub(super) enum TargetError {
 /// The target platform in the words of wheel tags and markers.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    pub(super) subdir: Subdir,
-    pub(super) glibc: Option<(u16, u16)>,
     platform: Platform,
     markers: MarkerWords,
 }
@@ -129,10 +126,7 @@ impl Target {
                     .and_then(|version| version.release().get(index).copied())
                     .and_then(|part| u16::try_from(part).ok())
             };
-            Os::Macos {
-                major: part(0).unwrap_or(11),
-                minor: part(1).unwrap_or(0),
-            }
+            Os::Macos { major: part(0).unwrap_or(11), minor: part(1).unwrap_or(0) }
         };
         let posix = |machine, system, sys_platform| MarkerWords {
             os_name: "posix",
@@ -149,11 +143,7 @@ impl Target {
         let (os, arch, markers) = match subdir {
             Subdir::Linux64 => (linux, Arch::X86_64, posix("x86_64", "Linux", "linux")),
             Subdir::LinuxAarch64 => (linux, Arch::Aarch64, posix("aarch64", "Linux", "linux")),
-            Subdir::LinuxPpc64le => (
-                linux,
-                Arch::Powerpc64Le,
-                posix("ppc64le", "Linux", "linux"),
-            ),
+            Subdir::LinuxPpc64le => (linux, Arch::Powerpc64Le, posix("ppc64le", "Linux", "linux")),
             Subdir::LinuxS390X => (linux, Arch::S390X, posix("s390x", "Linux", "linux")),
             Subdir::LinuxRiscv64 => (linux, Arch::Riscv64, posix("riscv64", "Linux", "linux")),
             Subdir::Osx64 => (macos(), Arch::X86_64, posix("x86_64", "Darwin", "darwin")),
@@ -162,12 +152,7 @@ impl Target {
             Subdir::WinArm64 => (Os::Windows, Arch::Aarch64, windows("ARM64")),
             other => return Err(TargetError::Platform(other)),
         };
-        Ok(Target {
-            subdir,
-            glibc,
-            platform: Platform::new(os, arch),
-            markers,
-        })
+        Ok(Target { platform: Platform::new(os, arch), markers })
     }
 
     fn environment(&self, version: &Version) -> Result<MarkerEnvironment, TargetError> {
@@ -214,18 +199,14 @@ impl Target {
                 PlatformTag::Manylinux1 { arch } => ((2, 5), arch),
                 _ => return None,
             };
-            let ours = matches!(self.platform.os(), Os::Manylinux { .. })
-                && *arch == self.platform.arch();
+            let ours =
+                matches!(self.platform.os(), Os::Manylinux { .. }) && *arch == self.platform.arch();
             ours.then_some(need)
         };
         match file.platform_tags().iter().filter_map(glibc).min() {
             Some(need) => PlatformMisfit::Glibc(need),
             None => PlatformMisfit::Other(
-                file.platform_tags()
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                file.platform_tags().iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
             ),
         }
     }
@@ -244,11 +225,7 @@ pub(super) enum PlatformMisfit {
 /// compares as 3.11.0.
 fn release(version: &Version) -> Option<[u64; 3]> {
     let parts = version.release();
-    Some([
-        *parts.first()?,
-        *parts.get(1)?,
-        parts.get(2).copied().unwrap_or(0),
-    ])
+    Some([*parts.first()?, *parts.get(1)?, parts.get(2).copied().unwrap_or(0)])
 }
 
 impl Pythons {
@@ -269,22 +246,11 @@ impl Pythons {
                 u8::try_from(parts[0]).map_err(|_| too_large())?,
                 u8::try_from(parts[1]).map_err(|_| too_large())?,
             );
-            if !pythons
-                .tags
-                .iter()
-                .any(|(have, of, _)| *have == minor && *of == flavor)
-            {
-                pythons
-                    .tags
-                    .push((minor, flavor, target.tags(minor, flavor)?));
+            if !pythons.tags.iter().any(|(have, of, _)| *have == minor && *of == flavor) {
+                pythons.tags.push((minor, flavor, target.tags(minor, flavor)?));
             }
             let env = target.environment(&version)?;
-            pythons.all.push(Python {
-                version,
-                minor,
-                flavor,
-                env,
-            });
+            pythons.all.push(Python { version, minor, flavor, env });
         }
         pythons.tags.reverse();
         Ok(pythons)
@@ -298,9 +264,7 @@ impl Pythons {
     pub(super) fn find(&self, version: &Version, flavor: Flavor) -> Option<usize> {
         let parts = release(version)?;
         let version = Version::new(parts);
-        self.all
-            .iter()
-            .position(|python| python.version == version && python.flavor == flavor)
+        self.all.iter().position(|python| python.version == version && python.flavor == flavor)
     }
 
     pub(super) fn every(&self) -> PyMask {
@@ -324,10 +288,7 @@ impl Pythons {
     /// Whether a platform tag of `file` fits, whatever Python it is for.
     pub(super) fn platform_fits(&self, file: &WheelFilename) -> bool {
         // What runs on any Python 3 has only its platform left to fail on.
-        let language = [LanguageTag::Python {
-            major: 3,
-            minor: None,
-        }];
+        let language = [LanguageTag::Python { major: 3, minor: None }];
         self.tags.iter().any(|(minor, _, tags)| {
             minor.0 == 3 && tags.is_compatible(&language, &[AbiTag::None], file.platform_tags())
         })
@@ -356,9 +317,7 @@ impl Pythons {
             return mask.clone();
         }
         let mask = self.mask(|python| requires.contains(&python.version));
-        self.requires
-            .borrow_mut()
-            .insert(requires.clone(), mask.clone());
+        self.requires.borrow_mut().insert(requires.clone(), mask.clone());
         mask
     }
 
@@ -389,15 +348,11 @@ impl Pythons {
         for (position, minor) in minors.iter().enumerate() {
             let of_minor: Vec<usize> = (0..self.len())
                 .filter(|index| {
-                    self.all[*index].minor == *minor
-                        && self.all[*index].flavor == Flavor::CPython
+                    self.all[*index].minor == *minor && self.all[*index].flavor == Flavor::CPython
                 })
                 .collect();
-            let inside: Vec<usize> = of_minor
-                .iter()
-                .copied()
-                .filter(|index| mask.contains(*index))
-                .collect();
+            let inside: Vec<usize> =
+                of_minor.iter().copied().filter(|index| mask.contains(*index)).collect();
             match (inside.first(), inside.last()) {
                 (Some(_), Some(_)) if inside.len() == of_minor.len() => {
                     words.push((position, format!("{}.{}", minor.0, minor.1)));
@@ -424,8 +379,7 @@ impl Pythons {
         let mut ranges: Vec<String> = Vec::new();
         let mut start = 0;
         for end in 1..=words.len() {
-            let contiguous =
-                end < words.len() && words[end].0 == words[end - 1].0.wrapping_add(1);
+            let contiguous = end < words.len() && words[end].0 == words[end - 1].0.wrapping_add(1);
             if contiguous {
                 continue;
             }

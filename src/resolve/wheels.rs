@@ -56,9 +56,7 @@ impl Engine<'_> {
             return known.clone();
         }
         let loaded = Rc::new(self.load_dist(name));
-        self.dists
-            .borrow_mut()
-            .insert(name.clone(), loaded.clone());
+        self.dists.borrow_mut().insert(name.clone(), loaded.clone());
         loaded
     }
 
@@ -107,20 +105,13 @@ impl Engine<'_> {
         let groups = self.groups.borrow();
         let preferred = self.preferred.borrow();
         let mut numbers: Vec<usize> = match origin {
-            WheelOrigin::Default => self
-                .groups_of
-                .borrow()
-                .get(name)
-                .cloned()
-                .unwrap_or_default(),
+            WheelOrigin::Default => self.groups_of.borrow().get(name).cloned().unwrap_or_default(),
             // Asked for from a place of its own: no conda package will do.
             WheelOrigin::Index(_) | WheelOrigin::Direct(_) => Vec::new(),
         };
         numbers.sort_by(|a, b| {
             let version = |number: &usize| groups[*number].version.clone();
-            version(b)
-                .cmp(&version(a))
-                .then_with(|| groups[*a].conda.cmp(&groups[*b].conda))
+            version(b).cmp(&version(a)).then_with(|| groups[*a].conda.cmp(&groups[*b].conda))
         });
         let mut rank = 0;
         let mut next = || {
@@ -140,24 +131,16 @@ impl Engine<'_> {
                 },
             )
         };
-        let (first, last): (Vec<usize>, Vec<usize>) = numbers
-            .into_iter()
-            .partition(|number| preferred.contains(number));
-        dist.candidates
-            .extend(first.into_iter().map(|number| provided(number, next())));
-        dist.candidates
-            .extend(usable.into_iter().map(|(file, pythons, _)| {
-                self.pool.intern_solvable(
-                    name_id,
-                    Candidate::Wheel {
-                        file: file.clone(),
-                        pythons,
-                        rank: next(),
-                    },
-                )
-            }));
-        dist.candidates
-            .extend(last.into_iter().map(|number| provided(number, next())));
+        let (first, last): (Vec<usize>, Vec<usize>) =
+            numbers.into_iter().partition(|number| preferred.contains(number));
+        dist.candidates.extend(first.into_iter().map(|number| provided(number, next())));
+        dist.candidates.extend(usable.into_iter().map(|(file, pythons, _)| {
+            self.pool.intern_solvable(
+                name_id,
+                Candidate::Wheel { file: file.clone(), pythons, rank: next() },
+            )
+        }));
+        dist.candidates.extend(last.into_iter().map(|number| provided(number, next())));
         dist
     }
 
@@ -184,20 +167,14 @@ impl Engine<'_> {
         }
         let (tagged, priority) = pythons.fit(filename);
         if tagged.is_empty() {
-            let tags: Vec<String> = filename
-                .python_tags()
-                .iter()
-                .map(ToString::to_string)
-                .collect();
+            let tags: Vec<String> =
+                filename.python_tags().iter().map(ToString::to_string).collect();
             return Err(WheelRejection::Python(tags.join(".")));
         }
         let allowed = pythons.allowed(file.requires_python.as_ref()).and(&tagged);
         if allowed.is_empty() {
             return Err(WheelRejection::RequiresPython(
-                file.requires_python
-                    .as_ref()
-                    .map(ToString::to_string)
-                    .unwrap_or_default(),
+                file.requires_python.as_ref().map(ToString::to_string).unwrap_or_default(),
             ));
         }
         Ok((allowed, priority))
@@ -253,17 +230,12 @@ impl Engine<'_> {
             || match policy {
                 Prereleases::Allow => true,
                 Prereleases::Disallow => false,
-                Prereleases::IfNecessaryOrExplicit => {
-                    named || fitting.iter().all(is_prerelease)
-                }
+                Prereleases::IfNecessaryOrExplicit => named || fitting.iter().all(is_prerelease),
             };
         if open {
             return fitting;
         }
-        fitting
-            .into_iter()
-            .filter(|id| !is_prerelease(id))
-            .collect()
+        fitting.into_iter().filter(|id| !is_prerelease(id)).collect()
     }
 
     /// Best first, and the best one's metadata asked for ahead.
@@ -273,11 +245,7 @@ impl Engine<'_> {
             _ => u32::MAX,
         });
         // The likely pick: the best for the Python that is tried first, the newest.
-        let newest = self
-            .pythons()
-            .all
-            .iter()
-            .rposition(|python| python.flavor == Flavor::CPython);
+        let newest = self.pythons().all.iter().rposition(|python| python.flavor == Flavor::CPython);
         let likely = ids.iter().copied().find(|id| match self.candidate(*id) {
             Candidate::Wheel { pythons, .. } => {
                 newest.is_none_or(|newest| pythons.contains(newest))

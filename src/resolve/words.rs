@@ -20,18 +20,11 @@ pub(super) fn short_list(items: &[String], limit: usize, conjunction: &str) -> S
 
 /// `1 version`, `2 versions`.
 pub(super) fn count(number: usize, noun: &str) -> String {
-    if number == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{number} {noun}s")
-    }
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// The names nearest to `name`, best first, at most three.
-pub(super) fn nearest<'n>(
-    name: &str,
-    names: impl IntoIterator<Item = &'n str>,
-) -> Vec<&'n str> {
+pub(super) fn nearest<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     let mut scored: Vec<(f64, &str)> = names
         .into_iter()
         .map(|other| (strsim::jaro_winkler(name, other), other))
