@@ -263,9 +263,7 @@ mod tests {
             Simple::File(c, true) => {
                 words(&[b"(", b"type", b"regular", b"executable", b"", b"contents", c, b")"])
             }
-            Simple::Link(t) => {
-                words(&[b"(", b"type", b"symlink", b"target", t.as_bytes(), b")"])
-            }
+            Simple::Link(t) => words(&[b"(", b"type", b"symlink", b"target", t.as_bytes(), b")"]),
             Simple::Dir(m) => {
                 let mut v = words(&[b"(", b"type", b"directory"]);
                 for (name, child) in m {
