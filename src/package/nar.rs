@@ -250,7 +250,7 @@ mod tests {
     fn simple_str(s: &[u8]) -> Vec<u8> {
         let mut v = (s.len() as u64).to_le_bytes().to_vec();
         v.extend(s);
-        while v.len() % 8 != 0 {
+        while !v.len().is_multiple_of(8) {
             v.push(0);
         }
         v

@@ -402,3 +402,56 @@ fn the_machine_is_read_from_the_platform() {
     package.subdir = Some("noarch".into());
     assert_eq!(machine(&package), None);
 }
+
+/// For a person: `GPUENV_TEST_ARCHIVES=/dir cargo test --lib -- --ignored any_wheel --nocapture`
+/// adds every wheel of a directory to a store that stays, and prints what `nix hash path
+/// --base16` should print for each.
+#[test]
+#[ignore = "needs GPUENV_TEST_ARCHIVES"]
+fn any_wheels_of_a_directory() {
+    let dir = PathBuf::from(std::env::var_os("GPUENV_TEST_ARCHIVES").unwrap());
+    let root = tempfile::tempdir().unwrap().keep();
+    let store = Store::open(root.join("store")).unwrap();
+    for name in fs::list(&dir).unwrap() {
+        let file = name.into_string().unwrap();
+        let Some(stem) = file.strip_suffix(".whl") else { continue };
+        let mut parts = stem.split('-');
+        let (name, version) = (parts.next().unwrap(), parts.next().unwrap());
+        let archive = dir.join(&file);
+        let (sha256, size) = Sha256::of_reader(fs::open(&archive).unwrap()).unwrap();
+        let package = LockedPackage {
+            sha256,
+            size,
+            name: name.replace('_', "-").to_lowercase(),
+            file: file.clone(),
+            ..locked_wheel(name, version, b"")
+        };
+        struct Notes;
+        impl Progress for Notes {
+            fn event(&self, event: Event<'_>) {
+                if let Event::Note { text } = event {
+                    println!("  {text}");
+                }
+            }
+        }
+        let begun = Instant::now();
+        let add = Add {
+            package: &package,
+            archive: &archive,
+            policy: UnpackPolicy::default(),
+            verified: true,
+            progress: &Notes,
+        };
+        match store.add(&add) {
+            Ok(added) => println!(
+                "{} {} {} files {} elf {:.2?}",
+                added.record.nar,
+                added.path.display(),
+                added.record.entries.len(),
+                added.record.elf.len(),
+                begun.elapsed()
+            ),
+            Err(e) => println!("REFUSED {e}"),
+        }
+    }
+}

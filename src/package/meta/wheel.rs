@@ -71,7 +71,7 @@ fn check_identity(
     let path = format!("{dist_info}/METADATA");
     let metadata =
         Metadata10::parse_pkg_info(&contents.need(&path)?).map_err(|e| unclear(&path, e))?;
-    agree("name", &expected, &metadata.name.to_string())?;
+    agree("name", &expected, metadata.name.as_ref())?;
     let same = match (Version::from_str(&locked.version), Version::from_str(&metadata.version)) {
         (Ok(a), Ok(b)) => a == b,
         _ => locked.version == metadata.version,
