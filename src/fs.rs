@@ -252,9 +252,9 @@ pub fn rename_new(from: &Path, to: &Path) -> Result<()> {
         // Not every file system and kernel has the flag. Then the check and the renaming are
         // two steps, and of two processes that give one name the later wins.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => match lstat(to)? {
-            Some(_) => Err(FsError::between("rename", from, to)(
-                io::ErrorKind::AlreadyExists.into(),
-            )),
+            Some(_) => {
+                Err(FsError::between("rename", from, to)(io::ErrorKind::AlreadyExists.into()))
+            }
             None => rename(from, to),
         },
         Err(e) => Err(FsError::between("rename", from, to)(e.into())),

@@ -207,7 +207,9 @@ pub enum Fault {
         list: String,
     },
     /// The file as a whole is not the one the lock names.
-    #[error("it has sha256 {found} and {found_size} bytes; the lock says {expected} and {expected_size} bytes")]
+    #[error(
+        "it has sha256 {found} and {found_size} bytes; the lock says {expected} and {expected_size} bytes"
+    )]
     Artifact {
         /// From the lock.
         expected: Sha256,

@@ -250,7 +250,7 @@ mod tests {
     fn simple_str(s: &[u8]) -> Vec<u8> {
         let mut v = (s.len() as u64).to_le_bytes().to_vec();
         v.extend(s);
-        while v.len() % 8 != 0 {
+        while !v.len().is_multiple_of(8) {
             v.push(0);
         }
         v
@@ -263,9 +263,7 @@ mod tests {
             Simple::File(c, true) => {
                 words(&[b"(", b"type", b"regular", b"executable", b"", b"contents", c, b")"])
             }
-            Simple::Link(t) => {
-                words(&[b"(", b"type", b"symlink", b"target", t.as_bytes(), b")"])
-            }
+            Simple::Link(t) => words(&[b"(", b"type", b"symlink", b"target", t.as_bytes(), b")"]),
             Simple::Dir(m) => {
                 let mut v = words(&[b"(", b"type", b"directory"]);
                 for (name, child) in m {

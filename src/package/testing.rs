@@ -44,8 +44,7 @@ pub(crate) fn zip(entries: &[ZipEntry]) -> Vec<u8> {
     for e in entries {
         let offset = out.len() as u32;
         let packed = if e.deflate {
-            let mut z =
-                flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+            let mut z = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
             z.write_all(&e.content).unwrap();
             z.finish().unwrap()
         } else {
@@ -94,7 +93,8 @@ pub(crate) fn dist_info(name: &str, version: &str, files: &[ZipEntry]) -> Vec<Zi
     let mut more = vec![
         entry(
             &format!("{dir}/METADATA"),
-            format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nwords\n").as_bytes(),
+            format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nwords\n")
+                .as_bytes(),
         ),
         entry(
             &format!("{dir}/WHEEL"),

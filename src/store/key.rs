@@ -39,8 +39,7 @@ impl PackageKey {
             ArtifactKind::Conda => "conda",
             ArtifactKind::Wheel => "wheel",
         };
-        let mut preimage =
-            format!("gpuenv package 1\nkind {kind}\nsha256 {}\n", package.sha256);
+        let mut preimage = format!("gpuenv package 1\nkind {kind}\nsha256 {}\n", package.sha256);
         if policy.allow_external_links {
             preimage.push_str("external-links allowed\n");
         }

@@ -255,26 +255,28 @@ impl Store {
 
         let path = self.package_path(&key);
         let record_path = self.record_path(&key);
+        let mut placed = false;
         for attempt in 0.. {
-            match fs::rename_new(&staged_record, &record_path) {
-                Ok(()) => {}
-                // Another process was here, now or long ago.
-                Err(e) if e.is_taken() => match self.get(&key) {
-                    Ok(Some(there)) => return won_by(there, record.nar),
+            if fs::lstat(&path)?.is_some() {
+                match self.get(&key)? {
+                    // Another process was here, now or long ago.
+                    Some(there) => return won_by(there, record.nar),
+                    // A tree without a record is debris.
+                    None => fs::rename(&path, &staging.path().join(format!("debris-{attempt}")))?,
+                }
+            }
+            if !placed {
+                match fs::rename_new(&staged_record, &record_path) {
+                    Ok(()) => {}
                     // A record without a tree, whole or damaged: ours takes its place.
-                    _ => fs::rename(&staged_record, &record_path)?,
-                },
-                // Renamed by an earlier round of this loop.
-                Err(e) if e.is_missing() && attempt > 0 => {}
-                Err(e) => return Err(e.into()),
+                    Err(e) if e.is_taken() => fs::rename(&staged_record, &record_path)?,
+                    Err(e) => return Err(e.into()),
+                }
+                placed = true;
             }
             match fs::rename(&staging.path().join("tree"), &path) {
                 Ok(()) => break,
-                Err(e) if e.is_taken() && attempt < 3 => match self.get(&key) {
-                    Ok(Some(there)) => return won_by(there, record.nar),
-                    // A tree without a usable record is debris.
-                    _ => fs::rename(&path, &staging.path().join(format!("debris-{attempt}")))?,
-                },
+                Err(e) if e.is_taken() && attempt < 3 => {}
                 Err(e) => return Err(e.into()),
             }
         }
@@ -323,11 +325,7 @@ impl Store {
     /// Bytes that this user can still write to the store's file system.
     pub fn free_space(&self) -> Result<u64> {
         // The nearest directory that exists says it for those that do not yet.
-        let at = self
-            .root
-            .ancestors()
-            .find(|p| p.is_dir())
-            .unwrap_or(Path::new("/"));
+        let at = self.root.ancestors().find(|p| p.is_dir()).unwrap_or(Path::new("/"));
         let stat = rustix::fs::statvfs(at)
             .map_err(|e| fs::FsError::at("look at the file system of", at)(e.into()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -461,8 +459,7 @@ fn machine(package: &LockedPackage) -> Option<u16> {
 /// Checks the archive as a whole against the lock.
 fn check_artifact(package: &LockedPackage, archive: &Path) -> Result<()> {
     let file = fs::open(archive)?;
-    let (found, found_size) =
-        Sha256::of_reader(file).map_err(fs::FsError::at("read", archive))?;
+    let (found, found_size) = Sha256::of_reader(file).map_err(fs::FsError::at("read", archive))?;
     if found != package.sha256 || found_size != package.size {
         let fault = Fault::Artifact {
             expected: package.sha256,

@@ -85,7 +85,9 @@ impl Owner {
     /// Certainly gone: of this boot, and no such process. Anything else may be alive.
     fn is_gone(&self) -> bool {
         let me = Owner::me();
-        me.boot != "0" && self.boot == me.boot && !Path::new(&format!("/proc/{}", self.pid)).exists()
+        me.boot != "0"
+            && self.boot == me.boot
+            && !Path::new(&format!("/proc/{}", self.pid)).exists()
     }
 }
 
@@ -94,8 +96,7 @@ impl Owner {
 pub(super) fn clean(staging: &Path) -> usize {
     let Ok(names) = fs::list(staging) else { return 0 };
     let names: Vec<&str> = names.iter().filter_map(|n| n.to_str()).collect();
-    let mut stems: Vec<&str> =
-        names.iter().map(|n| n.strip_suffix(".lock").unwrap_or(n)).collect();
+    let mut stems: Vec<&str> = names.iter().map(|n| n.strip_suffix(".lock").unwrap_or(n)).collect();
     stems.dedup();
     let mut removed = 0;
     for stem in stems {

@@ -79,9 +79,8 @@ fn paths(contents: &Contents<'_>) -> Result<Option<(&'static str, PathsJson)>, F
     }
     let Some(bytes) = contents.file(FILES)? else { return Ok(None) };
     // Blank lines occur in these.
-    let lines = |text: &str| {
-        text.lines().filter(|l| !l.trim().is_empty()).collect::<Vec<_>>().join("\n")
-    };
+    let lines =
+        |text: &str| text.lines().filter(|l| !l.trim().is_empty()).collect::<Vec<_>>().join("\n");
     let files = Files::from_str(&lines(text(FILES, &bytes)?)).map_err(|e| unclear(FILES, e))?;
     let has_prefix = match contents.file(HAS_PREFIX)? {
         Some(bytes) => Some(

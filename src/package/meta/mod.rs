@@ -84,3 +84,6 @@ fn text<'a>(path: &str, bytes: &'a [u8]) -> Result<&'a str, Fault> {
     let text = std::str::from_utf8(bytes).map_err(|_| unclear(path, "it is not UTF-8"))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,11 +38,8 @@ pub(super) fn read(contents: &Contents<'_>, locked: &LockedPackage) -> Result<Re
     check_identity(contents, dist_info, locked)?;
 
     let root_is_purelib = wheel_file(contents, dist_info)?;
-    let mut meta = WheelMeta {
-        dist_info: dist_info.to_owned(),
-        root_is_purelib,
-        ..WheelMeta::default()
-    };
+    let mut meta =
+        WheelMeta { dist_info: dist_info.to_owned(), root_is_purelib, ..WheelMeta::default() };
     let path = format!("{dist_info}/entry_points.txt");
     if let Some(bytes) = contents.file(&path)? {
         let text = text(&path, &bytes)?;
@@ -72,9 +69,9 @@ fn check_identity(
     agree("`.dist-info` directory's name", &expected, &normal(dir_name))?;
 
     let path = format!("{dist_info}/METADATA");
-    let metadata = Metadata10::parse_pkg_info(&contents.need(&path)?)
-        .map_err(|e| unclear(&path, e))?;
-    agree("name", &expected, &metadata.name.to_string())?;
+    let metadata =
+        Metadata10::parse_pkg_info(&contents.need(&path)?).map_err(|e| unclear(&path, e))?;
+    agree("name", &expected, metadata.name.as_ref())?;
     let same = match (Version::from_str(&locked.version), Version::from_str(&metadata.version)) {
         (Ok(a), Ok(b)) => a == b,
         _ => locked.version == metadata.version,
@@ -143,10 +140,7 @@ fn python_scripts(contents: &Contents<'_>, data: &str) -> Result<Vec<RelPath>, F
         }
         let at = contents.root.join(path);
         let mut head = Vec::new();
-        fs::open(&at)?
-            .take(8)
-            .read_to_end(&mut head)
-            .map_err(fs::FsError::at("read", &at))?;
+        fs::open(&at)?.take(8).read_to_end(&mut head).map_err(fs::FsError::at("read", &at))?;
         if head == b"#!python" {
             scripts.push(RelPath::new(path)?);
         }
@@ -192,12 +186,7 @@ fn check_record(
             if let Some(found) = found
                 && found != expected
             {
-                return Err(Fault::Content {
-                    path,
-                    list,
-                    expected: expected.to_owned(),
-                    found,
-                });
+                return Err(Fault::Content { path, list, expected: expected.to_owned(), found });
             }
         }
         listed.insert(path.to_string());

@@ -273,8 +273,7 @@ impl Reader<'_> {
             Err(RelPathError::Empty) if is_dir => return Ok(()),
             other => other?,
         };
-        let special =
-            |kind: &str| Fault::Special { path: path.to_string(), kind: kind.to_owned() };
+        let special = |kind: &str| Fault::Special { path: path.to_string(), kind: kind.to_owned() };
         match kind {
             _ if is_dir => {
                 self.tree.claim(&path, Claim::Dir)?;
@@ -335,8 +334,7 @@ impl Reader<'_> {
         entry: &mut tar::Entry<'_, R>,
         what: &str,
     ) -> Result<(), Fault> {
-        let damaged =
-            |source| Fault::Damaged { what: format!("entry `{path}` of {what}"), source };
+        let damaged = |source| Fault::Damaged { what: format!("entry `{path}` of {what}"), source };
         let size = entry.size();
         self.content = self.content.saturating_add(size);
         self.job.limits.bytes(self.content, self.packed)?;
@@ -347,8 +345,7 @@ impl Reader<'_> {
             return Ok(());
         }
         self.make_parent(&path)?;
-        let short =
-            |found| Fault::Length { path: path.clone(), expected: size, found };
+        let short = |found| Fault::Length { path: path.clone(), expected: size, found };
         if size <= IN_MEMORY {
             let mut bytes = Vec::with_capacity(size as usize);
             entry.read_to_end(&mut bytes).map_err(damaged)?;
@@ -362,8 +359,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let to = path.under(self.job.into);
-        let facts =
-            tree::write_stream(to, executable, entry, &mut |_| Ok(()), damaged)?;
+        let facts = tree::write_stream(to, executable, entry, &mut |_| Ok(()), damaged)?;
         if facts.size != size {
             return Err(short(facts.size));
         }

@@ -36,8 +36,7 @@ fn run_with(file: &str, bytes: &[u8], policy: UnpackPolicy, limits: Limits) -> O
     disk::create_dir_all(&into).unwrap();
     let archive = outside.path().join("archive");
     disk::write(&archive, bytes).unwrap();
-    let job =
-        Unpack { archive: &archive, file, into: &into, policy, limits, progress: &Silent };
+    let job = Unpack { archive: &archive, file, into: &into, policy, limits, progress: &Silent };
     let result = unpack(&job);
     let mut names: Vec<_> =
         disk::read_dir(outside.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -210,9 +209,8 @@ fn bombs_are_refused_by_a_named_limit() {
     assert_eq!(limit("x.whl", &zip(&many)), "entries");
     let many: Vec<_> = (0..6).map(|i| tar_file(&format!("f{i}"), b"")).collect();
     assert_eq!(limit("x.tar.bz2", &tar_bz2(&many)), "entries");
-    let noise: Vec<u8> = (0..1_100_000u64)
-        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8)
-        .collect();
+    let noise: Vec<u8> =
+        (0..1_100_000u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect();
     let noise = ZipEntry { deflate: false, ..entry("a", &noise) };
     assert_eq!(limit("x.whl", &zip(&[noise])), "bytes");
     // Many members of one range of bytes: all small, together endless.
@@ -221,11 +219,7 @@ fn bombs_are_refused_by_a_named_limit() {
     overlapping[central + 42..central + 46].copy_from_slice(&0u32.to_le_bytes());
     overlapping[central + 46] = b'a';
     let out = run("x.whl", &overlapping);
-    assert!(
-        matches!(out.fault(), Fault::Overlap(_) | Fault::Duplicate(_)),
-        "{:?}",
-        out.fault()
-    );
+    assert!(matches!(out.fault(), Fault::Overlap(_) | Fault::Duplicate(_)), "{:?}", out.fault());
 }
 
 #[test]
@@ -335,9 +329,8 @@ fn conda_with_hostile_entries_is_refused() {
 
 #[test]
 fn damaged_conda_packages_are_refused() {
-    let noise: Vec<u8> = (0..300_000u64)
-        .map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8)
-        .collect();
+    let noise: Vec<u8> =
+        (0..300_000u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect();
     let entries = [tar_file("a", &noise), index_json("x")];
     let bz2 = tar_bz2(&entries);
     for cut in [0, 3, bz2.len() / 2, bz2.len() - 3] {
@@ -363,8 +356,7 @@ fn damaged_conda_packages_are_refused() {
     assert_eq!(run("x.conda", &only_info).paths(), ["info/index.json"]);
     let out = run("x.conda", &zip(&[part("pkg-x.tar.zst", &info)]));
     assert!(matches!(out.fault(), Fault::CondaLayout(_)));
-    let out =
-        run("x.conda", &zip(&[part("info-x.tar.zst", &info), part("info-y.tar.zst", &info)]));
+    let out = run("x.conda", &zip(&[part("info-x.tar.zst", &info), part("info-y.tar.zst", &info)]));
     assert!(matches!(out.fault(), Fault::CondaLayout(_)));
     let out = run(
         "x.conda",
@@ -403,9 +395,13 @@ fn tars_from_outside_stay_inside() {
 fn real_packages_unpack() {
     let Some(dir) = crate::package::testing::data("packages") else { return };
     let mut count = 0;
-    for sub in
-        ["zlib-channel/linux-64", "zlib-channel/osx-64", "mock", "sparse", "virtual-packages-channel/noarch"]
-    {
+    for sub in [
+        "zlib-channel/linux-64",
+        "zlib-channel/osx-64",
+        "mock",
+        "sparse",
+        "virtual-packages-channel/noarch",
+    ] {
         let mut nars: BTreeMap<String, Sha256> = BTreeMap::new();
         for name in fs::list(&dir.join(sub)).unwrap() {
             let name = name.to_str().unwrap();

@@ -139,9 +139,7 @@ impl Tree {
     pub fn check_links(&self, allowed: bool) -> Result<(), Fault> {
         for (path, claim) in &self.claims {
             let Claim::Symlink(target) = claim else { continue };
-            if target.is_empty()
-                || target.len() > MAX_LEN
-                || target.chars().any(|c| c.is_control())
+            if target.is_empty() || target.len() > MAX_LEN || target.chars().any(|c| c.is_control())
             {
                 return Err(Fault::LinkText { path: path.clone() });
             }
@@ -246,11 +244,7 @@ pub fn write_bytes(path: PathBuf, executable: bool, bytes: &[u8]) -> Result<File
     let mut file = fs::create_new(&path)?;
     file.write_all(bytes).map_err(fs::FsError::at("write", &path))?;
     fs::finish_file(&file, &path, mode(executable))?;
-    Ok(FileFacts {
-        size: bytes.len() as u64,
-        sha256: Sha256::of(bytes),
-        elf: elf_facts(bytes),
-    })
+    Ok(FileFacts { size: bytes.len() as u64, sha256: Sha256::of(bytes), elf: elf_facts(bytes) })
 }
 
 /// Writes a file from a stream; `each` sees every chunk. Memory use is bounded by [`CHUNK`].

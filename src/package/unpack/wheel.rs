@@ -295,9 +295,7 @@ fn extract(
     let mut worst: Option<(usize, Fault)> = None;
     for result in results {
         match result {
-            Ok(list) => {
-                facts.extend(list.into_iter().map(|(i, f)| (members[i].path.clone(), f)))
-            }
+            Ok(list) => facts.extend(list.into_iter().map(|(i, f)| (members[i].path.clone(), f))),
             Err(e) if worst.as_ref().is_none_or(|w| e.0 < w.0) => worst = Some(e),
             Err(_) => {}
         }
@@ -320,8 +318,7 @@ fn write_member(
     buf: &mut Vec<u8>,
 ) -> Result<FileFacts, Fault> {
     let to = member.path.under(job.into);
-    let length =
-        |found| Fault::Length { path: member.path.clone(), expected: member.size, found };
+    let length = |found| Fault::Length { path: member.path.clone(), expected: member.size, found };
     let damaged = |source| Fault::Damaged { what: format!("entry `{}`", member.path), source };
     let crc_is = |found| {
         if found == member.crc {
@@ -377,8 +374,7 @@ fn write_member(
                 // Stop at the first byte too many, whatever the stream still holds.
                 if seen > member.size { Err(length(seen)) } else { Ok(()) }
             };
-            let facts =
-                tree::write_stream(to, member.executable, &mut *from, &mut each, damaged)?;
+            let facts = tree::write_stream(to, member.executable, &mut *from, &mut each, damaged)?;
             if facts.size != member.size {
                 return Err(length(facts.size));
             }
