@@ -17,8 +17,11 @@ mod case;
 mod index;
 mod make;
 mod makers;
+mod real;
+mod rooms;
 mod sandbox;
 mod serve;
+mod together;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -57,5 +60,8 @@ fn main() {
         trials.push(trial);
     }
     trials.extend(makers::trials());
+    trials.extend(rooms::trials());
+    trials.extend(together::trials());
+    trials.extend(real::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -89,8 +89,6 @@ pub struct Seen {
     pub range: Option<String>,
     /// Whether an Authorization header came along.
     pub authorized: bool,
-    /// `Host`.
-    pub host: String,
 }
 
 #[derive(Default)]
@@ -238,7 +236,6 @@ fn answer(
             path: request.path.clone(),
             range: request.headers.get("range").cloned(),
             authorized: request.headers.contains_key("authorization"),
-            host: request.headers.get("host").cloned().unwrap_or_default(),
         });
         let mut chosen = None;
         let mut nth = 0;

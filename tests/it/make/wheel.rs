@@ -86,18 +86,6 @@ impl Wheel {
         self
     }
 
-    /// Adds a member as it is.
-    pub fn member(mut self, member: Member) -> Self {
-        self.members.push(member);
-        self
-    }
-
-    /// Sets the tag.
-    pub fn tag(mut self, tag: &str) -> Self {
-        self.tag = tag.into();
-        self
-    }
-
     /// `{name}-{version}` with `-` and `.` in the name escaped, as PEP 427 writes it.
     pub fn stem(&self) -> String {
         self.stem.clone().unwrap_or_else(|| {
