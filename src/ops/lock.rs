@@ -1,5 +1,6 @@
 //! `lock`: env.toml → gpuenv.lock.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rattler_conda_types::Subdir as Platform;
@@ -83,8 +84,13 @@ impl Report for SolveFailure {
         self.error.hint()
     }
     fn snippet(&self) -> Option<Snippet> {
-        let (span, label) = self.error.span()?;
-        Some(Snippet { file: MANIFEST.into(), text: self.text.clone(), span, label })
+        let span = self.error.span()?;
+        Some(Snippet {
+            file: MANIFEST.into(),
+            text: self.text.clone(),
+            span,
+            label: "asked for here".into(),
+        })
     }
 }
 
@@ -112,7 +118,12 @@ pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
         && !fresh
         && lockfile::stale(lock, &inputs).is_empty()
     {
-        return Ok(Locked { lock: lock.clone(), text: text.clone(), written: false, changes: Vec::new() });
+        return Ok(Locked {
+            lock: lock.clone(),
+            text: text.clone(),
+            written: false,
+            changes: Vec::new(),
+        });
     }
     let (old_lock, old_text) = old.unzip();
     let lock = resolve_all(ctx, &manifest, inputs, if fresh { None } else { old_lock.as_ref() })?;
@@ -150,7 +161,17 @@ fn resolve_all(
             used.insert(pinned.source.clone());
             let package = locked_package(chosen, pinned, &packages);
             ids.push(package.id.clone());
-            packages.entry(package.id.clone()).or_insert(package);
+            match packages.entry(package.id.clone()) {
+                Entry::Vacant(slot) => {
+                    slot.insert(package);
+                }
+                // One wheel on two platforms may need different things there.
+                Entry::Occupied(mut slot) => {
+                    let both = slot.get_mut();
+                    both.requires.extend(package.requires);
+                    both.edges.extend(package.edges);
+                }
+            }
         }
         lock.environments.push(LockedEnvironment {
             platform,
@@ -198,7 +219,7 @@ fn locked_package(
             ArtifactKind::Conda,
             record.package_record.name.as_normalized().to_owned(),
             record.package_record.version.to_string(),
-            Some(record.package_record.build.clone()),
+            Some(record.package_record.build.to_string()),
             None,
         ),
         ChosenKind::Wheel { file, .. } => (
@@ -247,7 +268,9 @@ fn package_id(pinned: &Pinned, others: &BTreeMap<PackageId, LockedPackage>) -> P
     };
     let id = PackageId(plain.clone());
     match others.get(&id) {
-        Some(other) if other.sha256 != pinned.sha256 => PackageId(format!("{plain} @{}", pinned.source.name)),
+        Some(other) if other.sha256 != pinned.sha256 => {
+            PackageId(format!("{plain} @{}", pinned.source.name))
+        }
         _ => id,
     }
 }
@@ -297,7 +320,12 @@ pub fn changes(old: Option<&Lock>, new: &Lock) -> Vec<Change> {
         for key in names {
             let (was, is) = (before.get(key).cloned(), after.get(key).cloned());
             if was != is {
-                out.push(Change { platform: environment.platform.to_string(), name: key.1.clone(), was, is });
+                out.push(Change {
+                    platform: environment.platform.to_string(),
+                    name: key.1.clone(),
+                    was,
+                    is,
+                });
             }
         }
     }
