@@ -6,6 +6,8 @@ use std::fmt;
 use rattler_conda_types::Subdir as Platform;
 
 use crate::hash::{Sha256, ShortHash};
+use crate::manifest::{Activation, ViewOptions};
+use crate::relpath::{RelPath, RelPathError};
 
 /// The lock format this program writes.
 pub const VERSION: u32 = 1;
@@ -70,6 +72,33 @@ pub struct LockedEnvironment {
     pub view_hash: Option<Sha256>,
 }
 
+impl SourceKind {
+    /// All kinds.
+    pub const ALL: [SourceKind; 5] = [
+        SourceKind::Channel,
+        SourceKind::Index,
+        SourceKind::FindLinks,
+        SourceKind::Url,
+        SourceKind::Path,
+    ];
+
+    /// As a lock writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SourceKind::Channel => "channel",
+            SourceKind::Index => "index",
+            SourceKind::FindLinks => "find-links",
+            SourceKind::Url => "url",
+            SourceKind::Path => "path",
+        }
+    }
+
+    /// The one called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        SourceKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
 /// Names a package within one lock: a wheel's file name, or `subdir/file name` of a conda
 /// package; where two sources give different files that name, ` @source` follows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,6 +159,144 @@ pub enum ArtifactKind {
     Conda,
     /// `.whl`.
     Wheel,
+}
+
+impl ArtifactKind {
+    /// As a lock writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ArtifactKind::Conda => "conda",
+            ArtifactKind::Wheel => "wheel",
+        }
+    }
+
+    /// The one called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [ArtifactKind::Conda, ArtifactKind::Wheel].into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+impl LockedPackage {
+    /// The id this package has where no other source gives a different file of that name: the
+    /// file name, for conda after `subdir/`.
+    pub fn base_id(&self) -> String {
+        match &self.subdir {
+            Some(subdir) => format!("{subdir}/{}", self.file),
+            None => self.file.clone(),
+        }
+    }
+}
+
+impl Lock {
+    /// The name of the environment (`[env] name`).
+    pub fn name(&self) -> &str {
+        // A lock without it does not parse.
+        self.inputs.get("env.name").map_or("", String::as_str)
+    }
+
+    /// The environment for `platform`.
+    pub fn environment(&self, platform: Platform) -> Option<&LockedEnvironment> {
+        self.environments.iter().find(|environment| environment.platform == platform)
+    }
+
+    /// The package called `id`.
+    pub fn package(&self, id: &PackageId) -> Option<&LockedPackage> {
+        self.packages.iter().find(|package| package.id == *id)
+    }
+
+    /// All packages by id.
+    pub fn by_id(&self) -> BTreeMap<&PackageId, &LockedPackage> {
+        self.packages.iter().map(|package| (&package.id, package)).collect()
+    }
+
+    /// The packages of `environment`, in link order.
+    pub fn packages_of(
+        &self,
+        environment: &LockedEnvironment,
+    ) -> impl Iterator<Item = &LockedPackage> + use<'_> {
+        let by_id = self.by_id();
+        let found: Vec<_> =
+            environment.packages.iter().filter_map(|id| by_id.get(id).copied()).collect();
+        found.into_iter()
+    }
+
+    /// The source of `package`: conda packages come from channels, wheels from the others, so one
+    /// name may stand for a channel and for an index.
+    pub fn source_of(&self, package: &LockedPackage) -> Option<&Source> {
+        let conda = package.kind == ArtifactKind::Conda;
+        self.sources.iter().find(|source| {
+            source.name == package.source && (source.kind == SourceKind::Channel) == conda
+        })
+    }
+
+    /// The inputs whose keys start with `prefix`, by the rest of the key.
+    pub fn inputs_below<'l>(&'l self, prefix: &str) -> BTreeMap<&'l str, &'l str> {
+        self.inputs
+            .iter()
+            .filter_map(|(key, value)| Some((key.strip_prefix(prefix)?, value.as_str())))
+            .collect()
+    }
+
+    /// `[activation]`, from the inputs: a lock alone suffices to build its views.
+    pub fn activation(&self) -> Activation {
+        let env = self.inputs_below("activation.env.");
+        Activation { env: env.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect() }
+    }
+
+    /// `[view]`, from the inputs.
+    ///
+    /// # Errors
+    ///
+    /// A winner's path that is none; [`super::check`] and [`super::parse`] refuse it too.
+    pub fn view_options(&self) -> Result<ViewOptions, RelPathError> {
+        let names = |key: &str| {
+            self.inputs_below(&format!("view.{key}.")).into_keys().map(str::to_owned).collect()
+        };
+        Ok(ViewOptions {
+            winners: self
+                .inputs_below("view.winners.")
+                .into_iter()
+                .map(|(path, owner)| Ok((RelPath::new(path)?, owner.to_owned())))
+                .collect::<Result<_, _>>()?,
+            allow_external_links: names("allow-external-links"),
+            skip_link_scripts: names("skip-link-scripts"),
+            allow_duplicate_sonames: names("allow-duplicate-sonames"),
+        })
+    }
+
+    /// Brings all parts into the order of the file. What has an order of its own (link order,
+    /// checks) keeps it.
+    pub fn sort(&mut self) {
+        self.sources.sort();
+        self.environments.sort_by_key(|environment| environment.platform);
+        for environment in &mut self.environments {
+            environment.virtual_packages.sort();
+            environment.virtual_packages.dedup();
+        }
+        self.packages.sort_by(|a, b| a.id.cmp(&b.id));
+        for package in &mut self.packages {
+            for list in [&mut package.requires, &mut package.edges] {
+                list.sort();
+                list.dedup();
+            }
+        }
+        self.verifications.sort();
+    }
+
+    /// Sets every env id to what the contents give; for whoever makes a lock.
+    pub fn set_env_ids(&mut self) {
+        let ids: Vec<ShortHash> =
+            self.environments.iter().map(|env| self.compute_env_id(env)).collect();
+        for (environment, id) in self.environments.iter_mut().zip(ids) {
+            environment.env_id = id;
+        }
+    }
+
+    /// Drops verifications of environments that the lock no longer has.
+    pub fn drop_foreign_verifications(&mut self) {
+        let ids: Vec<ShortHash> = self.environments.iter().map(|env| env.env_id).collect();
+        self.verifications.retain(|verification| ids.contains(&verification.env_id));
+    }
 }
 
 /// An environment seen working on a machine.

@@ -2,6 +2,20 @@
 //!
 //! The grammar is written down in `store-layout/env-toml.md`.
 
+pub mod edit;
+mod error;
+mod inputs;
+mod location;
 pub mod model;
+mod parse;
 
+pub use error::{Cause, Fault, FaultKind, ManifestError};
+pub(crate) use error::{line_column, list};
+pub use inputs::inputs;
+pub use location::{LockLocation, Place, has_credentials, lock_location, mask_credentials, place};
 pub use model::*;
+pub(crate) use parse::is_env_name;
+pub use parse::parse;
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ pub struct Spanned<T> {
 /// A whole `env.toml`.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The text it was read from, for messages.
+    /// The text it was read from, for messages; credentials in comments are masked.
     pub text: String,
     /// `[env]`.
     pub env: Env,
@@ -201,6 +201,15 @@ pub struct SystemRequirements {
     pub archspec: Option<String>,
 }
 
+/// The oldest glibc where `libc` is not given: that of manylinux_2_28.
+pub const DEFAULT_GLIBC: (u16, u16) = (2, 28);
+
+impl Default for SystemRequirements {
+    fn default() -> Self {
+        SystemRequirements { glibc: DEFAULT_GLIBC, linux: Version::new([4, 18]), archspec: None }
+    }
+}
+
 /// `[activation]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activation {
@@ -224,8 +233,52 @@ pub struct ViewOptions {
 /// `[verify]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verify {
+    /// `framework = "torch"`: whose built-in checks run; `None`: what the environment holds.
+    pub framework: Option<Framework>,
     /// `script = "verify.py"`: run in the view after the build, relative to `env.toml`.
     pub script: Option<Spanned<RelPath>>,
     /// `timeout = 600`: seconds; default 1800.
     pub timeout: Option<u64>,
+}
+
+/// Frameworks that have built-in checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Framework {
+    /// PaddlePaddle.
+    Paddle,
+    /// PyTorch.
+    Torch,
+    /// TensorFlow.
+    Tensorflow,
+    /// JAX.
+    Jax,
+    /// `"none"`: no built-in check.
+    None,
+}
+
+impl Framework {
+    /// All, as env.toml may name them.
+    pub const ALL: [Framework; 5] = [
+        Framework::Paddle,
+        Framework::Torch,
+        Framework::Tensorflow,
+        Framework::Jax,
+        Framework::None,
+    ];
+
+    /// As env.toml writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Framework::Paddle => "paddle",
+            Framework::Torch => "torch",
+            Framework::Tensorflow => "tensorflow",
+            Framework::Jax => "jax",
+            Framework::None => "none",
+        }
+    }
+
+    /// The one called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Framework::ALL.into_iter().find(|framework| framework.as_str() == name)
+    }
 }

@@ -106,6 +106,10 @@ pub struct CondaMeta {
     pub link_scripts: Vec<RelPath>,
     /// `depends` of index.json.
     pub depends: Vec<String>,
+    /// Files of the archive that its own list (`paths.json`, `files`) leaves out, sorted, those
+    /// below `info/` aside. An installer links what is listed, so they are not in a view.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub unlisted: Vec<RelPath>,
 }
 
 /// A file with a placeholder for the prefix.

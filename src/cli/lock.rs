@@ -1,0 +1,65 @@
+//! `lock`.
+
+use super::args::{Global, LockArgs};
+use super::ui::Ui;
+use crate::error::{Exit, Result};
+use crate::ops;
+use crate::ops::context::{Context, Options};
+use crate::ops::lock::{Change, Locked};
+
+impl Global {
+    /// The options that verbs share.
+    pub fn options(&self) -> Options {
+        Options {
+            project: self.project.clone(),
+            store: self.store.clone(),
+            config: self.config.clone(),
+            offline: self.offline,
+        }
+    }
+}
+
+/// `gpuenv lock`.
+pub fn lock(global: &Global, ui: &Ui, args: &LockArgs) -> Result<Exit> {
+    let ctx = Context::open(&global.options(), ui.progress())?;
+    if args.check {
+        ops::lock::check(&ctx)?;
+        ui.say("gpuenv.lock fits env.toml")?;
+        ui.result("lock", serde_json::json!({"fits": true}))?;
+        return Ok(Exit::Done);
+    }
+    let locked = ops::lock::lock(&ctx, args.fresh)?;
+    summary(ui, &locked)?;
+    ui.result("lock", serde_json::json!({"written": locked.written, "changes": locked.changes}))?;
+    Ok(Exit::Done)
+}
+
+/// Says what a lock run did.
+pub fn summary(ui: &Ui, locked: &Locked) -> Result<()> {
+    if !locked.written {
+        ui.say("gpuenv.lock fits env.toml: nothing to do")?;
+        return Ok(());
+    }
+    let platforms = locked.lock.environments.len();
+    for environment in &locked.lock.environments {
+        let changes: Vec<&Change> =
+            locked.changes.iter().filter(|c| c.platform == environment.platform.to_string()).collect();
+        let fresh = changes.iter().all(|c| c.was.is_none());
+        if platforms > 1 {
+            ui.say(format!("{}:", environment.platform))?;
+        }
+        for change in &changes {
+            ui.say(match (&change.was, &change.is) {
+                (None, Some(is)) => format!("  + {} {is}", change.name),
+                (Some(was), None) => format!("  - {} {was}", change.name),
+                (Some(was), Some(is)) => format!("  ~ {} {was} -> {is}", change.name),
+                (None, None) => continue,
+            })?;
+        }
+        if !fresh && changes.is_empty() {
+            ui.say("  no version changed")?;
+        }
+    }
+    ui.say(format!("wrote gpuenv.lock ({} packages)", locked.lock.packages.len()))?;
+    Ok(())
+}

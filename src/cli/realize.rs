@@ -1,0 +1,87 @@
+//! `realize`.
+
+use indicatif::HumanBytes;
+
+use super::args::{Global, RealizeArgs};
+use super::ui::Ui;
+use crate::error::{Exit, Result};
+use crate::ops;
+use crate::ops::context::Context;
+use crate::ops::realize::{RealizeOptions, Realized};
+
+/// `gpuenv realize`.
+pub fn realize(global: &Global, ui: &Ui, args: &RealizeArgs) -> Result<Exit> {
+    let ctx = Context::open(&global.options(), ui.progress())?;
+    let options =
+        RealizeOptions { locked: args.locked, dry_run: args.dry_run, no_verify: args.no_verify };
+    let done = ops::realize::realize(&ctx, options)?;
+    if let Some(locked) = &done.locked {
+        super::lock::summary(ui, locked)?;
+    }
+    for finding in &done.findings {
+        ui.warn(finding);
+    }
+    words(ui, &done, args)?;
+    let bytes: u64 = done.fetched.iter().map(|(_, size)| size).sum();
+    ui.result(
+        "realize",
+        serde_json::json!({
+            "dry-run": args.dry_run,
+            "platform": done.platform.to_string(),
+            "env-id": done.env_id.to_string(),
+            "view": done.view,
+            "packages": done.packages,
+            "fetched": done.fetched.iter().map(|(file, size)| serde_json::json!({"file": file, "size": size})).collect::<Vec<_>>(),
+            "fetched-bytes": bytes,
+            "built": done.built,
+            "generation": done.generation,
+            "verification": done.verification.as_ref().map(ToString::to_string),
+            "lock-written": done.lock_written,
+        }),
+    )?;
+    Ok(Exit::Done)
+}
+
+fn words(ui: &Ui, done: &Realized, args: &RealizeArgs) -> Result<()> {
+    let bytes: u64 = done.fetched.iter().map(|(_, size)| size).sum();
+    if args.dry_run {
+        if !done.built {
+            ui.say("the environment is built: nothing to do")?;
+            return Ok(());
+        }
+        for (file, size) in &done.fetched {
+            ui.say(format!("would download {file} ({})", HumanBytes(*size)))?;
+        }
+        ui.say(format!(
+            "would download {} of {} packages ({}) and build {}",
+            done.fetched.len(),
+            done.packages,
+            HumanBytes(bytes),
+            done.view.display()
+        ))?;
+        return Ok(());
+    }
+    let nothing = !done.built && done.generation.is_none() && done.verification.is_none() && done.locked.is_none();
+    if nothing {
+        ui.say(format!("nothing to do: {} packages in {}", done.packages, done.view.display()))?;
+        return Ok(());
+    }
+    if done.built {
+        ui.say(format!(
+            "built {} ({} packages, {} downloaded)",
+            done.view.display(),
+            done.packages,
+            HumanBytes(bytes)
+        ))?;
+    } else {
+        ui.say(format!("{} was built already", done.view.display()))?;
+    }
+    if let Some(outcome) = &done.verification {
+        ui.say(format!("check {outcome}"))?;
+    }
+    if done.lock_written {
+        ui.say("recorded in gpuenv.lock; commit it together with env.toml")?;
+    }
+    ui.say("next: `gpuenv run -- CMD`, or `eval \"$(gpuenv activate)\"`")?;
+    Ok(())
+}

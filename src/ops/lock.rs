@@ -1,0 +1,305 @@
+//! `lock`: env.toml → gpuenv.lock.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rattler_conda_types::Subdir as Platform;
+
+use super::context::Context;
+use super::problem::problem;
+use super::project::{LOCK, MANIFEST};
+use crate::error::{Exit, Failure, Report, Result, Snippet};
+use crate::hash::{Sha256, ShortHash};
+use crate::lockfile::{
+    self, ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, Source, Stale,
+};
+use crate::manifest::{self, Manifest};
+use crate::progress::Event;
+use crate::resolve::{self, ChosenKind, Key, SolveError};
+use crate::sources::Pinned;
+
+/// What `lock` did.
+#[derive(Debug)]
+pub struct Locked {
+    /// The lock as it now is.
+    pub lock: Lock,
+    /// Its text.
+    pub text: String,
+    /// Whether gpuenv.lock was written.
+    pub written: bool,
+    /// Changes of versions, per platform, in words.
+    pub changes: Vec<Change>,
+}
+
+/// How one package differs between two locks.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Change {
+    /// Platform.
+    pub platform: String,
+    /// Package name.
+    pub name: String,
+    /// Version before.
+    pub was: Option<String>,
+    /// Version after.
+    pub is: Option<String>,
+}
+
+/// gpuenv.lock does not fit env.toml.
+#[derive(Debug, thiserror::Error)]
+pub enum LockCheckError {
+    /// Inputs differ.
+    #[error("{LOCK} does not fit {MANIFEST}:\n{}", list(.0))]
+    Stale(Vec<Stale>),
+    /// There is none.
+    #[error("there is no {LOCK}")]
+    Missing,
+}
+
+fn list(stale: &[Stale]) -> String {
+    stale.iter().map(|s| format!("  - {s}")).collect::<Vec<_>>().join("\n")
+}
+
+impl Report for LockCheckError {
+    fn exit(&self) -> Exit {
+        Exit::User
+    }
+    fn hint(&self) -> Option<String> {
+        Some("`gpuenv lock` resolves again; commit the result".into())
+    }
+}
+
+/// A [`SolveError`] with the text that its span points into.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+struct SolveFailure {
+    error: SolveError,
+    text: String,
+}
+
+impl Report for SolveFailure {
+    fn exit(&self) -> Exit {
+        self.error.exit()
+    }
+    fn hint(&self) -> Option<String> {
+        self.error.hint()
+    }
+    fn snippet(&self) -> Option<Snippet> {
+        let (span, label) = self.error.span()?;
+        Some(Snippet { file: MANIFEST.into(), text: self.text.clone(), span, label })
+    }
+}
+
+/// `lock --check`: fails where the lock is missing or stale.
+pub fn check(ctx: &Context) -> Result<Lock> {
+    let manifest = ctx.project.manifest()?;
+    let Some((lock, _)) = ctx.project.lock()? else {
+        return Err(LockCheckError::Missing.into());
+    };
+    let stale = lockfile::stale(&lock, &manifest::inputs(&manifest));
+    if stale.is_empty() { Ok(lock) } else { Err(LockCheckError::Stale(stale).into()) }
+}
+
+/// Resolves unless the lock fits already; `fresh` resolves anyway and keeps nothing.
+pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
+    let manifest = ctx.project.manifest()?;
+    let old = match ctx.project.lock() {
+        Ok(old) => old,
+        // Whoever resolves from nothing does not need the old lock to be readable.
+        Err(_) if fresh => None,
+        Err(failure) => return Err(failure),
+    };
+    let inputs = manifest::inputs(&manifest);
+    if let Some((lock, text)) = &old
+        && !fresh
+        && lockfile::stale(lock, &inputs).is_empty()
+    {
+        return Ok(Locked { lock: lock.clone(), text: text.clone(), written: false, changes: Vec::new() });
+    }
+    let (old_lock, old_text) = old.unzip();
+    let lock = resolve_all(ctx, &manifest, inputs, if fresh { None } else { old_lock.as_ref() })?;
+    let lock = match &old_lock {
+        Some(old) => carry_over(lock, old),
+        None => lock,
+    };
+    let written = ctx.project.write_lock(&lock, old_text.as_deref())?;
+    let changes = changes(old_lock.as_ref(), &lock);
+    Ok(Locked { text: lockfile::write(&lock), lock, written, changes })
+}
+
+fn resolve_all(
+    ctx: &Context,
+    manifest: &Manifest,
+    inputs: BTreeMap<String, String>,
+    keep: Option<&Lock>,
+) -> Result<Lock> {
+    let sources = ctx.sources()?;
+    let mut lock = Lock { inputs, ..Lock::default() };
+    let mut packages: BTreeMap<PackageId, LockedPackage> = BTreeMap::new();
+    let mut used: BTreeSet<Source> = BTreeSet::new();
+    for &platform in &manifest.env.platforms {
+        ctx.progress.event(Event::Phase { name: "resolving", items: None, bytes: None });
+        let universe = sources.universe(manifest, platform)?;
+        let problem = problem(manifest, platform, keep);
+        let solution = resolve::solve(&problem, &universe)
+            .map_err(|error| Failure::from(SolveFailure { error, text: manifest.text.clone() }))?;
+        for text in &solution.warnings {
+            ctx.progress.event(Event::Warning { text });
+        }
+        let pins = universe.pin_all(&solution.packages)?;
+        let mut ids = Vec::new();
+        for (chosen, pinned) in solution.packages.iter().zip(pins) {
+            used.insert(pinned.source.clone());
+            let package = locked_package(chosen, pinned, &packages);
+            ids.push(package.id.clone());
+            packages.entry(package.id.clone()).or_insert(package);
+        }
+        lock.environments.push(LockedEnvironment {
+            platform,
+            env_id: ShortHash::of(&Sha256::of([])),
+            host_python: manifest.host.as_ref().map(|h| h.python.to_string()),
+            virtual_packages: virtual_package_strings(&problem),
+            packages: ids,
+            view_hash: None,
+        });
+    }
+    lock.packages = packages.into_values().collect();
+    lock.sources = used.into_iter().collect();
+    lock.sort();
+    lock.set_env_ids();
+    Ok(lock)
+}
+
+fn virtual_package_strings(problem: &resolve::Problem) -> Vec<String> {
+    let mut out: Vec<String> = problem
+        .virtual_packages
+        .iter()
+        .map(|v| format!("{}={}={}", v.name.as_normalized(), v.version, v.build_string))
+        .collect();
+    out.sort();
+    out
+}
+
+fn locked_package(
+    chosen: &resolve::Chosen,
+    pinned: Pinned,
+    others: &BTreeMap<PackageId, LockedPackage>,
+) -> LockedPackage {
+    let mut requires = chosen.requires.clone();
+    requires.sort();
+    requires.dedup();
+    let edges: Vec<String> = chosen
+        .edges
+        .iter()
+        .map(|key| edge_name(&chosen.what, key))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
+    let (kind, name, version, build, yanked) = match &chosen.what {
+        ChosenKind::Conda(record) => (
+            ArtifactKind::Conda,
+            record.package_record.name.as_normalized().to_owned(),
+            record.package_record.version.to_string(),
+            Some(record.package_record.build.clone()),
+            None,
+        ),
+        ChosenKind::Wheel { file, .. } => (
+            ArtifactKind::Wheel,
+            file.filename.name.to_string(),
+            file.filename.version.to_string(),
+            None,
+            file.yanked.clone(),
+        ),
+    };
+    let id = package_id(&pinned, others);
+    LockedPackage {
+        id,
+        kind,
+        name,
+        version,
+        build,
+        subdir: pinned.subdir,
+        file: pinned.file,
+        source: pinned.source.name,
+        location: pinned.location,
+        size: pinned.size,
+        sha256: pinned.sha256,
+        hash_computed: pinned.hash_computed,
+        nar: None,
+        requires,
+        edges,
+        yanked,
+    }
+}
+
+/// An edge across the border names the other world; within one, the name is enough.
+fn edge_name(from: &ChosenKind, to: &Key) -> String {
+    match (from, to) {
+        (ChosenKind::Wheel { .. }, Key::Conda(name)) => format!("conda:{}", name.as_normalized()),
+        (ChosenKind::Conda(_), Key::Wheel(name)) => format!("wheel:{name}"),
+        (_, Key::Conda(name)) => name.as_normalized().to_owned(),
+        (_, Key::Wheel(name)) => name.to_string(),
+    }
+}
+
+fn package_id(pinned: &Pinned, others: &BTreeMap<PackageId, LockedPackage>) -> PackageId {
+    let plain = match &pinned.subdir {
+        Some(subdir) => format!("{subdir}/{}", pinned.file),
+        None => pinned.file.clone(),
+    };
+    let id = PackageId(plain.clone());
+    match others.get(&id) {
+        Some(other) if other.sha256 != pinned.sha256 => PackageId(format!("{plain} @{}", pinned.source.name)),
+        _ => id,
+    }
+}
+
+/// What does not depend on resolving stays: NAR and view hashes of what did not change, and the
+/// evidence of environments that are still there.
+fn carry_over(mut lock: Lock, old: &Lock) -> Lock {
+    let nars: BTreeMap<Sha256, Sha256> =
+        old.packages.iter().filter_map(|p| p.nar.map(|nar| (p.sha256, nar))).collect();
+    for package in &mut lock.packages {
+        package.nar = package.nar.or_else(|| nars.get(&package.sha256).copied());
+    }
+    for environment in &mut lock.environments {
+        let same = old
+            .environments
+            .iter()
+            .find(|o| o.platform == environment.platform && o.env_id == environment.env_id);
+        environment.view_hash = same.and_then(|o| o.view_hash);
+    }
+    lock.verifications = old.verifications.clone();
+    lock.drop_foreign_verifications();
+    lock
+}
+
+fn versions(lock: &Lock, platform: Platform) -> BTreeMap<(ArtifactKind, String), String> {
+    let environment = lock.environment(platform);
+    environment
+        .into_iter()
+        .flat_map(|environment| lock.packages_of(environment))
+        .map(|p| {
+            let version = match &p.build {
+                Some(build) => format!("{} {build}", p.version),
+                None => p.version.clone(),
+            };
+            ((p.kind, p.name.clone()), version)
+        })
+        .collect()
+}
+
+/// What differs between two locks, sorted by platform and name.
+pub fn changes(old: Option<&Lock>, new: &Lock) -> Vec<Change> {
+    let mut out = Vec::new();
+    for environment in &new.environments {
+        let before = old.map(|o| versions(o, environment.platform)).unwrap_or_default();
+        let after = versions(new, environment.platform);
+        let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+        for key in names {
+            let (was, is) = (before.get(key).cloned(), after.get(key).cloned());
+            if was != is {
+                out.push(Change { platform: environment.platform.to_string(), name: key.1.clone(), was, is });
+            }
+        }
+    }
+    out
+}

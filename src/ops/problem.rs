@@ -1,0 +1,154 @@
+//! From env.toml to what the solver is asked, for one platform.
+
+use rattler_conda_types::{
+    GenericVirtualPackage, MatchSpec, PackageName as CondaName, Subdir as Platform, Version as CondaVersion,
+};
+use uv_pep440::VersionSpecifiers;
+use uv_pep508::MarkerTree;
+
+use crate::lockfile::{ArtifactKind, Lock, Pin};
+use crate::manifest::{Manifest, WheelRequirementSource};
+use crate::resolve::{Asker, CondaRequirement, Keep, Problem, WheelOrigin, WheelRequirement};
+
+/// The problem for `platform`, keeping what `old` holds where it still fits.
+pub fn problem(manifest: &Manifest, platform: Platform, old: Option<&Lock>) -> Problem {
+    let conda = manifest
+        .dependencies
+        .iter()
+        .map(|d| CondaRequirement {
+            spec: MatchSpec::from_nameless(d.spec.clone(), d.name.clone().into()),
+            asker: Asker::Manifest(d.span.clone()),
+        })
+        .collect();
+    let mut wheels: Vec<WheelRequirement> = manifest
+        .pypi_dependencies
+        .iter()
+        .enumerate()
+        .map(|(at, d)| {
+            let (specifiers, origin) = match &d.source {
+                WheelRequirementSource::Index { specifiers, index: None } => {
+                    (specifiers.clone(), WheelOrigin::Default)
+                }
+                WheelRequirementSource::Index { specifiers, index: Some(name) } => {
+                    (specifiers.clone(), WheelOrigin::Index(name.clone()))
+                }
+                WheelRequirementSource::Url { .. } | WheelRequirementSource::Path(_) => {
+                    (VersionSpecifiers::empty(), WheelOrigin::Direct(at))
+                }
+            };
+            WheelRequirement {
+                name: d.name.clone(),
+                extras: d.extras.clone(),
+                specifiers,
+                origin,
+                marker: d.marker,
+                asker: Asker::Manifest(d.span.clone()),
+            }
+        })
+        .collect();
+    wheels.extend(pip(manifest));
+    Problem {
+        platform,
+        virtual_packages: virtual_packages(manifest, platform),
+        glibc: platform.is_linux().then_some(manifest.system.glibc),
+        host_python: manifest.host.as_ref().map(|h| h.python.clone()),
+        channels: manifest.env.channels.iter().map(|c| c.value.clone()).collect(),
+        conda,
+        wheels,
+        constraints: manifest.pypi_options.constraints.clone(),
+        overrides: manifest.pypi_options.overrides.clone(),
+        prereleases: manifest.pypi_options.prereleases,
+        conda_pypi_map: manifest.conda_pypi_map.clone(),
+        keep: old.map(|lock| keep(lock, platform)).unwrap_or_default(),
+    }
+}
+
+/// An environment that holds wheels holds pip too, so that `pip list` and `pip check` tell the
+/// truth about it, unless env.toml names pip itself or sets `pip = false`.
+fn pip(manifest: &Manifest) -> Option<WheelRequirement> {
+    let has_wheels = !manifest.pypi_dependencies.is_empty() || manifest.host.is_some();
+    let named = manifest.pypi_dependencies.iter().any(|d| d.name.as_ref() == "pip")
+        || manifest.dependencies.iter().any(|d| d.name.as_normalized() == "pip");
+    if !has_wheels || named || !manifest.pypi_options.pip {
+        return None;
+    }
+    Some(WheelRequirement {
+        name: "pip".parse().ok()?,
+        extras: Vec::new(),
+        specifiers: VersionSpecifiers::empty(),
+        origin: WheelOrigin::Default,
+        marker: MarkerTree::TRUE,
+        asker: Asker::Gpuenv(
+            "so that `pip list` and `pip check` work in the environment; `[pypi-options] pip = false` leaves it out"
+                .into(),
+        ),
+    })
+}
+
+/// The virtual packages of the target (CEP 30): declared, never those of the machine that locks.
+pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericVirtualPackage> {
+    let mut out = Vec::new();
+    let mut add = |name: &str, version: &str, build: &str| {
+        if let (Ok(name), Ok(version)) = (name.parse::<CondaName>(), version.parse::<CondaVersion>()) {
+            out.push(GenericVirtualPackage { name, version, build_string: build.to_owned() });
+        }
+    };
+    let arch = match platform {
+        Platform::Linux64 | Platform::Osx64 | Platform::Win64 => Some("x86_64"),
+        Platform::LinuxAarch64 => Some("aarch64"),
+        Platform::OsxArm64 => Some("m1"),
+        _ => None,
+    };
+    if let Some(arch) = manifest.system.archspec.as_deref().or(arch) {
+        add("__archspec", "1", arch);
+    }
+    if let Some(gpu) = &manifest.gpu {
+        add("__cuda", &format!("{}.{}", gpu.cuda.0, gpu.cuda.1), "0");
+    }
+    if platform.is_linux() {
+        add("__glibc", &format!("{}.{}", manifest.system.glibc.0, manifest.system.glibc.1), "0");
+        add("__linux", &manifest.system.linux.to_string(), "0");
+    }
+    if platform.is_osx() {
+        // The oldest macOS that current conda-forge builds for, as conda assumes across platforms.
+        add("__osx", if platform == Platform::OsxArm64 { "11.0" } else { "10.13" }, "0");
+    }
+    if platform.is_unix() {
+        add("__unix", "0", "0");
+    }
+    if platform.is_windows() {
+        add("__win", "0", "0");
+    }
+    out
+}
+
+/// What the old lock holds for `platform`.
+fn keep(lock: &Lock, platform: Platform) -> Keep {
+    let packages = lock.environment(platform).into_iter().flat_map(|e| lock.packages_of(e));
+    keep_pins(packages.map(|p| Pin {
+        kind: p.kind,
+        name: p.name.clone(),
+        version: p.version.clone(),
+        build: p.build.clone(),
+    }))
+}
+
+/// Choices of an old lock as preferences of the solver; of a name pinned twice, the later wins.
+pub fn keep_pins(pins: impl IntoIterator<Item = Pin>) -> Keep {
+    let mut keep = Keep::default();
+    for pin in pins {
+        match pin.kind {
+            ArtifactKind::Conda => {
+                if let Ok(name) = pin.name.parse() {
+                    keep.conda.insert(name, (pin.version, pin.build.unwrap_or_default()));
+                }
+            }
+            ArtifactKind::Wheel => {
+                if let (Ok(name), Ok(version)) = (pin.name.parse(), pin.version.parse()) {
+                    keep.wheels.insert(name, version);
+                }
+            }
+        }
+    }
+    keep
+}

@@ -1,0 +1,175 @@
+//! The project on disk: where env.toml, gpuenv.lock and `.gpuenv/` lie, and how they are read
+//! and written.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Exit, Report, Result, Snippet};
+use crate::fs;
+use crate::lockfile::{self, Lock};
+use crate::manifest::{self, Manifest};
+
+/// File name of the manifest.
+pub const MANIFEST: &str = "env.toml";
+/// File name of the lock.
+pub const LOCK: &str = "gpuenv.lock";
+/// Directory of the generation links and of local state; not committed.
+pub const STATE: &str = ".gpuenv";
+
+/// Where a project lies.
+#[derive(Clone, Debug)]
+pub struct Project {
+    root: PathBuf,
+}
+
+/// The project cannot be found or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectError {
+    /// No env.toml here or above.
+    #[error("no {MANIFEST} in {} or in a directory above it", .0.display())]
+    NotFound(PathBuf),
+    /// `--project` names a directory without one.
+    #[error("no {MANIFEST} in {}", .0.display())]
+    NotThere(PathBuf),
+    /// There is one already.
+    #[error("{} exists already", .0.display())]
+    Exists(PathBuf),
+    /// The current directory is gone.
+    #[error("the current directory cannot be read")]
+    NoCurrentDirectory(#[source] std::io::Error),
+    /// There is no lock.
+    #[error("no {LOCK} in {}", .0.display())]
+    NoLock(PathBuf),
+    /// The file is not UTF-8.
+    #[error("{} is not UTF-8 (byte {at})", path.display())]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the first bad byte.
+        at: usize,
+    },
+}
+
+impl Report for ProjectError {
+    fn exit(&self) -> Exit {
+        Exit::User
+    }
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            ProjectError::NotFound(_) | ProjectError::NotThere(_) => {
+                "write one with `gpuenv init`, or name its directory with `--project DIR`".into()
+            }
+            ProjectError::Exists(_) => "edit it, or use `gpuenv add` and `gpuenv remove`".into(),
+            ProjectError::NoCurrentDirectory(_) => "name the project with `--project DIR`".into(),
+            ProjectError::NoLock(_) => "`gpuenv lock` makes it".into(),
+            ProjectError::NotUtf8 { .. } => "save the file as UTF-8".into(),
+        })
+    }
+    fn snippet(&self) -> Option<Snippet> {
+        None
+    }
+}
+
+impl Project {
+    /// The project at `dir`, or the nearest one at or above the current directory.
+    pub fn find(dir: Option<&Path>) -> Result<Self> {
+        let here = || std::env::current_dir().map_err(ProjectError::NoCurrentDirectory);
+        if let Some(dir) = dir {
+            let root = if dir.is_absolute() { dir.to_owned() } else { here()?.join(dir) };
+            if !root.join(MANIFEST).is_file() {
+                return Err(ProjectError::NotThere(dir.to_owned()).into());
+            }
+            return Ok(Project { root: clean(&root) });
+        }
+        let start = here()?;
+        let mut at = start.as_path();
+        loop {
+            if at.join(MANIFEST).is_file() {
+                return Ok(Project { root: at.to_owned() });
+            }
+            at = at.parent().ok_or_else(|| ProjectError::NotFound(start.clone()))?;
+        }
+    }
+
+    /// A project that is yet to be written at `dir` (default: the current directory).
+    pub fn create(dir: Option<&Path>) -> Result<Self> {
+        let here = std::env::current_dir().map_err(ProjectError::NoCurrentDirectory)?;
+        let root = clean(&dir.map_or(here.clone(), |d| here.join(d)));
+        let project = Project { root };
+        if project.manifest_path().exists() {
+            return Err(ProjectError::Exists(project.manifest_path()).into());
+        }
+        Ok(project)
+    }
+
+    /// Directory of env.toml, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+    /// Path of env.toml.
+    pub fn manifest_path(&self) -> PathBuf {
+        self.root.join(MANIFEST)
+    }
+    /// Path of gpuenv.lock.
+    pub fn lock_path(&self) -> PathBuf {
+        self.root.join(LOCK)
+    }
+    /// Path of `.gpuenv/`.
+    pub fn state_dir(&self) -> PathBuf {
+        self.root.join(STATE)
+    }
+
+    /// The text of env.toml.
+    pub fn manifest_text(&self) -> Result<String> {
+        read_text(&self.manifest_path())
+    }
+
+    /// Reads and checks env.toml.
+    pub fn manifest(&self) -> Result<Manifest> {
+        Ok(manifest::parse(&self.manifest_text()?, MANIFEST)?)
+    }
+
+    /// Writes env.toml, whole or not at all.
+    pub fn write_manifest(&self, text: &str) -> Result<()> {
+        fs::create_dir_all(&self.root)?;
+        Ok(fs::write_atomic(&self.manifest_path(), text.as_bytes(), 0o644)?)
+    }
+
+    /// Reads gpuenv.lock with its text; `None` where there is none.
+    pub fn lock(&self) -> Result<Option<(Lock, String)>> {
+        if !self.lock_path().exists() {
+            return Ok(None);
+        }
+        let text = read_text(&self.lock_path())?;
+        Ok(Some((lockfile::parse(&text, LOCK)?, text)))
+    }
+
+    /// Reads gpuenv.lock, which must be there.
+    pub fn require_lock(&self) -> Result<Lock> {
+        match self.lock()? {
+            Some((lock, _)) => Ok(lock),
+            None => Err(ProjectError::NoLock(self.root.clone()).into()),
+        }
+    }
+
+    /// Writes gpuenv.lock where its text differs from `old`; says whether it did.
+    pub fn write_lock(&self, lock: &Lock, old: Option<&str>) -> Result<bool> {
+        let text = lockfile::write(lock);
+        if old == Some(text.as_str()) {
+            return Ok(false);
+        }
+        fs::write_atomic(&self.lock_path(), text.as_bytes(), 0o644)?;
+        Ok(true)
+    }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let bytes = fs::read(path)?;
+    String::from_utf8(bytes).map_err(|error| {
+        ProjectError::NotUtf8 { path: path.to_owned(), at: error.utf8_error().valid_up_to() }.into()
+    })
+}
+
+/// Drops `.` components; leaves `..` and links to the kernel.
+fn clean(path: &Path) -> PathBuf {
+    path.components().collect()
+}

@@ -1,0 +1,538 @@
+//! `realize`: lock if needed, fetch what the store lacks, build the view, point the project at
+//! it, run the post-build hook.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rattler_conda_types::Subdir as Platform;
+
+use super::context::Context;
+use super::generation;
+use super::lock::{self, LockCheckError};
+use super::project::LOCK;
+use crate::error::{Exit, Failure, Report, Result};
+use crate::hash::{Sha256, ShortHash};
+use crate::lockfile::{
+    self, ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, SourceKind, Verification,
+};
+use crate::machine;
+use crate::manifest::{self, Manifest};
+use crate::package::UnpackPolicy;
+use crate::progress::{Event, Progress};
+use crate::relpath::{RelPath, RelPathError};
+use crate::store::{Add, PackageKey, Store, StoredPackage, env_name};
+use crate::verify;
+use crate::view::activate::Activation;
+use crate::view::build::Target;
+use crate::view::manifest::ViewManifest;
+use crate::view::{self, DirectUrl, PackageInput, PlanInput};
+
+/// Options of `realize`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealizeOptions {
+    /// Fail where the lock does not fit; never write it.
+    pub locked: bool,
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Leave the hook out.
+    pub no_verify: bool,
+}
+
+/// What `realize` did.
+#[derive(Debug)]
+pub struct Realized {
+    /// What `lock` did, where it had to run.
+    pub locked: Option<lock::Locked>,
+    /// The platform realized.
+    pub platform: Platform,
+    /// Env id of the lock.
+    pub env_id: ShortHash,
+    /// The view.
+    pub view: PathBuf,
+    /// Number of packages in the environment.
+    pub packages: usize,
+    /// Packages that had to be fetched: file name and bytes.
+    pub fetched: Vec<(String, u64)>,
+    /// Whether the view had to be built.
+    pub built: bool,
+    /// Whether the project had to be pointed at it, and the generation's number.
+    pub generation: Option<u64>,
+    /// Outcome of the hook, where it ran.
+    pub verification: Option<verify::Outcome>,
+    /// Whether gpuenv.lock gained hashes or a verification.
+    pub lock_written: bool,
+    /// Things worth knowing about the view.
+    pub findings: Vec<String>,
+}
+
+/// Realizing cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RealizeError {
+    /// The lock has no closure for this machine.
+    #[error("{LOCK} has no environment for {here} (it has {})", have.join(", "))]
+    Platform {
+        /// This machine.
+        here: Platform,
+        /// Those of the lock.
+        have: Vec<String>,
+    },
+    /// Views are built on Linux.
+    #[error("this machine is {0}, and gpuenv builds environments on Linux alone")]
+    NotLinux(String),
+    /// The view came out different from what the lock says.
+    #[error("the view differs from the one this lock was realized to: expected view hash {expected}, found {found}")]
+    ViewHash {
+        /// In the lock.
+        expected: Sha256,
+        /// Here.
+        found: Sha256,
+    },
+    /// A view is in the store and is not what it should be.
+    #[error("the environment {} is not as it was built: {stale}", view.display())]
+    Damaged {
+        /// The view.
+        view: PathBuf,
+        /// What is wrong.
+        stale: view::build::Stale,
+    },
+    /// A package was in the store a moment ago.
+    #[error("{package} vanished from the store while it was needed")]
+    Vanished {
+        /// The package.
+        package: String,
+    },
+    /// The hook failed.
+    #[error("the environment is built, but its check failed: {script} {outcome}")]
+    Verify {
+        /// The script.
+        script: String,
+        /// How it ended.
+        outcome: String,
+    },
+}
+
+impl Report for RealizeError {
+    fn exit(&self) -> Exit {
+        Exit::User
+    }
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            RealizeError::Platform { here, .. } => {
+                format!("add \"{here}\" to `platforms` in env.toml and run `gpuenv lock`")
+            }
+            RealizeError::NotLinux(_) => "`gpuenv lock` works here; realize on a Linux machine".into(),
+            RealizeError::ViewHash { .. } => {
+                "the packages are the same, so this is a difference of gpuenv versions or a damaged store; \
+                 if the change is wanted, remove the view-hash line from gpuenv.lock and realize again"
+                    .into()
+            }
+            RealizeError::Damaged { view, .. } => {
+                format!("something changed it; remove it (`chmod -R u+w` and `rm -r` on {}) and realize again", view.display())
+            }
+            RealizeError::Vanished { .. } => "run `gpuenv realize` again".into(),
+            RealizeError::Verify { .. } => {
+                "the output of the check stands above; `gpuenv run -- CMD` works in the environment all the same, \
+                 and `gpuenv realize --no-verify` leaves the check out"
+                    .into()
+            }
+        })
+    }
+}
+
+/// A path in the lock's inputs is none; reading the lock refuses it before this.
+#[derive(Debug, thiserror::Error)]
+#[error("[view.winners] of {LOCK} holds a bad path")]
+struct BadWinner {
+    #[source]
+    source: RelPathError,
+}
+
+impl Report for BadWinner {
+    fn exit(&self) -> Exit {
+        Exit::User
+    }
+}
+
+/// The platform of this machine.
+pub fn current_platform() -> Result<Platform> {
+    Platform::current()
+        .filter(|platform| platform.is_linux())
+        .ok_or_else(|| RealizeError::NotLinux(std::env::consts::OS.into()).into())
+}
+
+/// Runs the verb.
+pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
+    let manifest = ctx.project.manifest()?;
+    let (lock, text, locked) = current_lock(ctx, &manifest, options)?;
+    let platform = current_platform()?;
+    let environment = environment(&lock, platform)?.clone();
+    let store = ctx.store()?;
+    let hook = hook(ctx, &manifest, options)?;
+    let mut done = Realized {
+        locked,
+        platform,
+        env_id: environment.env_id,
+        view: PathBuf::new(),
+        packages: environment.packages.len(),
+        fetched: Vec::new(),
+        built: false,
+        generation: None,
+        verification: None,
+        lock_written: false,
+        findings: Vec::new(),
+    };
+    if let Some(view) = up_to_date(ctx, &store, &lock, &environment, hook.as_ref())? {
+        done.view = view;
+        return Ok(done);
+    }
+
+    let interpreter = match &manifest.host {
+        Some(host) => Some(machine::find_python(&host.python, &|name| std::env::var(name).ok())?),
+        None => None,
+    };
+    let python = interpreter.as_ref().map(|i| i.executable.as_path());
+    let key = view_key(&environment.env_id, python);
+    let name = env_name(&key, lock.name());
+    done.view = store.env_path(&name)?;
+    let fresh = match view::check_fresh(&done.view, environment.view_hash.as_ref(), python) {
+        Ok(hash) => Some(hash),
+        Err(view::build::Stale::Missing) => None,
+        // A view that is there and is not what the lock says is evidence, not rubbish.
+        Err(stale) => return Err(RealizeError::Damaged { view: done.view, stale }.into()),
+    };
+    let packages: Vec<&LockedPackage> = lock.packages_of(&environment).collect();
+    let mut missing = Vec::new();
+    for package in &packages {
+        if fresh.is_none() && !store.contains(&PackageKey::of(package))? {
+            missing.push(*package);
+        }
+    }
+    done.fetched = missing.iter().map(|p| (p.file.clone(), p.size)).collect();
+    done.built = fresh.is_none();
+    if options.dry_run {
+        return Ok(done);
+    }
+
+    let mut new = lock.clone();
+    let view_hash = match fresh {
+        Some(hash) => hash,
+        None => {
+            let stored = bring(ctx, &store, &lock, &packages, &missing, &manifest)?;
+            let job = Job { ctx, store: &store, lock: &lock, environment: &environment, python };
+            let built = job.build(&packages, &stored, &name)?;
+            done.findings = built.findings;
+            for package in &mut new.packages {
+                package.nar = package.nar.or_else(|| stored.get(&package.sha256).map(|s| s.record.nar));
+            }
+            built.view_hash
+        }
+    };
+    for environment in new.environments.iter_mut().filter(|e| e.platform == platform) {
+        environment.view_hash = Some(view_hash);
+    }
+    done.generation = generation::point(&ctx.project, &store, &done.view)?;
+
+    let mut failed = None;
+    if let Some(hook) = &hook
+        && !verify::passed_here(&ctx.project.state_dir(), &key, &hook.digest)
+    {
+        ctx.progress.event(Event::Phase { name: "verifying", items: None, bytes: None });
+        let outcome = run_hook(ctx, &done.view, hook)?;
+        if outcome.passed() {
+            verify::mark_passed(&ctx.project.state_dir(), &key, &hook.digest)?;
+            record_verification(&mut new, &environment.env_id, hook);
+        } else {
+            failed = Some(RealizeError::Verify {
+                script: hook.script.to_string(),
+                outcome: outcome.to_string(),
+            });
+        }
+        done.verification = Some(outcome);
+    }
+    if !options.locked {
+        done.lock_written = ctx.project.write_lock(&new, Some(&text))?;
+    }
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(done),
+    }
+}
+
+/// The view directory's key: the env id, and with a host interpreter also which one, since the
+/// view holds a link to it. Two interpreters on one machine get two views.
+pub fn view_key(env_id: &ShortHash, python: Option<&Path>) -> ShortHash {
+    match python {
+        None => *env_id,
+        Some(python) => {
+            let mut text = format!("gpuenv-view-key 1\n{env_id}\n").into_bytes();
+            text.extend_from_slice(python.as_os_str().as_bytes());
+            ShortHash::of(&Sha256::of(text))
+        }
+    }
+}
+
+/// The project's view, where nothing is to be done. Looks at a handful of files: no interpreter
+/// is started, no source opened, no package record read.
+fn up_to_date(
+    ctx: &Context,
+    store: &Store,
+    lock: &Lock,
+    environment: &LockedEnvironment,
+    hook: Option<&ProjectHook>,
+) -> Result<Option<PathBuf>> {
+    let Some(generation) = generation::current(&ctx.project) else { return Ok(None) };
+    let python = match &environment.host_python {
+        Some(_) => match std::fs::read_link(generation.view.join("bin/python")) {
+            Ok(target) => Some(target),
+            Err(_) => return Ok(None),
+        },
+        None => None,
+    };
+    let key = view_key(&environment.env_id, python.as_deref());
+    let fits = generation.view == store.env_path(&env_name(&key, lock.name()))?
+        && environment.view_hash.is_some()
+        && lock.packages_of(environment).all(|p| p.nar.is_some())
+        && view::check_fresh(&generation.view, environment.view_hash.as_ref(), python.as_deref()).is_ok()
+        && hook.is_none_or(|h| verify::passed_here(&ctx.project.state_dir(), &key, &h.digest));
+    Ok(fits.then_some(generation.view))
+}
+
+/// The check of `[verify]`.
+struct ProjectHook {
+    script: RelPath,
+    digest: Sha256,
+    timeout: Duration,
+}
+
+fn hook(ctx: &Context, manifest: &Manifest, options: RealizeOptions) -> Result<Option<ProjectHook>> {
+    let Some(script) = manifest.verify.script.as_ref().filter(|_| !options.no_verify) else {
+        return Ok(None);
+    };
+    Ok(Some(ProjectHook {
+        script: script.value.clone(),
+        digest: verify::digest(ctx.project.root(), &script.value)?,
+        timeout: Duration::from_secs(manifest.verify.timeout.unwrap_or(verify::TIMEOUT_SECONDS)),
+    }))
+}
+
+fn run_hook(ctx: &Context, view: &Path, hook: &ProjectHook) -> Result<verify::Outcome> {
+    let inherited = std::env::vars_os().collect();
+    let env = Activation::for_view(view, &inherited)?.environment(&inherited)?;
+    let script = hook.script.under(ctx.project.root());
+    let mut argv = Vec::new();
+    if hook.script.as_str().ends_with(".py") {
+        argv.push(view.join("bin/python").into_os_string());
+    }
+    argv.push(script.into_os_string());
+    Ok(verify::run(&verify::Hook { argv, env: &env, cwd: ctx.project.root(), timeout: hook.timeout })?)
+}
+
+/// The lock to realize, its text on disk, and what `lock` did if it had to run.
+fn current_lock(
+    ctx: &Context,
+    manifest: &Manifest,
+    options: RealizeOptions,
+) -> Result<(Lock, String, Option<lock::Locked>)> {
+    let stale = match ctx.project.lock()? {
+        Some((lock, text)) => {
+            let stale = lockfile::stale(&lock, &manifest::inputs(manifest));
+            if stale.is_empty() {
+                return Ok((lock, text, None));
+            }
+            LockCheckError::Stale(stale)
+        }
+        None => LockCheckError::Missing,
+    };
+    if options.locked || options.dry_run {
+        return Err(stale.into());
+    }
+    if let LockCheckError::Stale(_) = &stale {
+        ctx.progress.event(Event::Note { text: &stale.to_string() });
+    }
+    let locked = lock::lock(ctx, false)?;
+    Ok((locked.lock.clone(), locked.text.clone(), Some(locked)))
+}
+
+/// The closure for `platform`.
+pub fn environment(lock: &Lock, platform: Platform) -> Result<&LockedEnvironment> {
+    lock.environments.iter().find(|e| e.platform == platform).ok_or_else(|| {
+        RealizeError::Platform {
+            here: platform,
+            have: lock.environments.iter().map(|e| e.platform.to_string()).collect(),
+        }
+        .into()
+    })
+}
+
+/// Fetches and unpacks what is missing; returns every package of the closure as stored.
+fn bring(
+    ctx: &Context,
+    store: &Store,
+    lock: &Lock,
+    packages: &[&LockedPackage],
+    missing: &[&LockedPackage],
+    manifest: &Manifest,
+) -> Result<BTreeMap<Sha256, StoredPackage>> {
+    let policy = |package: &LockedPackage| UnpackPolicy {
+        allow_external_links: manifest.view.allow_external_links.contains(&package.name),
+    };
+    let stored: Mutex<BTreeMap<Sha256, StoredPackage>> = Mutex::new(BTreeMap::new());
+    if !missing.is_empty() {
+        ctx.progress.event(Event::Phase {
+            name: "downloading",
+            items: Some(missing.len() as u64),
+            bytes: Some(missing.iter().map(|p| p.size).sum()),
+        });
+        let add = |package: &LockedPackage, archive: PathBuf| -> std::result::Result<(), Failure> {
+            let progress = &Quiet(&*ctx.progress);
+            let policy = policy(package);
+            let entry = store.add(&Add { package, archive: &archive, policy, verified: true, progress })?;
+            // The store holds its content; the archive would only take room.
+            let _ = std::fs::remove_file(&archive);
+            stored.lock().unwrap_or_else(PoisonError::into_inner).insert(package.sha256, entry);
+            ctx.progress.event(Event::Done { item: &package.file });
+            Ok(())
+        };
+        let sources = ctx.sources()?;
+        sources.learn(manifest);
+        let dir = sources.download_dir().to_owned();
+        sources.fetch_all(lock, missing, &dir, &add)?;
+    }
+    let mut stored = stored.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for package in packages {
+        if !stored.contains_key(&package.sha256)
+            && let Some(there) = store.lookup(package, policy(package))?
+        {
+            stored.insert(package.sha256, there);
+        }
+    }
+    Ok(stored)
+}
+
+/// Drops what unpacking says about bytes: the bar counts the bytes of downloads.
+struct Quiet<'a>(&'a dyn Progress);
+
+impl Progress for Quiet<'_> {
+    fn event(&self, event: Event<'_>) {
+        if let Event::Note { .. } | Event::Warning { .. } = event {
+            self.0.event(event);
+        }
+    }
+}
+
+/// A view to be built.
+struct Job<'a> {
+    ctx: &'a Context,
+    store: &'a Store,
+    lock: &'a Lock,
+    environment: &'a LockedEnvironment,
+    python: Option<&'a Path>,
+}
+
+struct Built {
+    view_hash: Sha256,
+    findings: Vec<String>,
+}
+
+impl Job<'_> {
+    fn build(
+        &self,
+        packages: &[&LockedPackage],
+        stored: &BTreeMap<Sha256, StoredPackage>,
+        name: &str,
+    ) -> Result<Built> {
+        self.ctx.progress.event(Event::Phase { name: "linking", items: None, bytes: None });
+        let inputs = self.inputs(packages, stored)?;
+        let options = self.lock.view_options().map_err(|source| BadWinner { source })?;
+        let activation = self.lock.activation();
+        let plan = view::plan(&PlanInput {
+            name: self.lock.name(),
+            platform: self.environment.platform,
+            packages: &inputs,
+            host_python: self.environment.host_python.as_deref().and_then(minor),
+            options: &options,
+            activation_env: &activation.env,
+        })?;
+        let hash = ViewManifest::of(&plan).hash();
+        if let Some(expected) = self.environment.view_hash.filter(|expected| *expected != hash) {
+            return Err(RealizeError::ViewHash { expected, found: hash }.into());
+        }
+        let staging = self.store.stage()?;
+        let staged = staging.path().join("view");
+        let report = view::build(
+            &plan,
+            &Target {
+                final_prefix: &self.store.env_path(name)?,
+                staging: &staged,
+                host_python: self.python,
+            },
+        )?;
+        self.store.publish_env(&staged, name)?;
+        let mut findings: Vec<String> = plan.findings.iter().map(ToString::to_string).collect();
+        findings.extend(report.notes.iter().map(ToString::to_string));
+        Ok(Built { view_hash: report.view_hash, findings })
+    }
+
+    fn inputs<'b>(
+        &'b self,
+        packages: &[&'b LockedPackage],
+        stored: &'b BTreeMap<Sha256, StoredPackage>,
+    ) -> Result<Vec<PackageInput<'b>>> {
+        let graph = self.lock.graph(self.environment);
+        let asked: BTreeSet<&PackageId> = graph
+            .packages()
+            .filter(|(node, _)| graph.is_asked_for(*node))
+            .map(|(_, package)| &package.id)
+            .collect();
+        let mut out = Vec::new();
+        for package in packages {
+            let there = stored
+                .get(&package.sha256)
+                .ok_or_else(|| RealizeError::Vanished { package: package.id.to_string() })?;
+            let source = self.lock.source_of(package);
+            let conda = package.kind == ArtifactKind::Conda;
+            let direct = source
+                .filter(|s| matches!(s.kind, SourceKind::Url | SourceKind::Path))
+                .and(package.location.clone());
+            out.push(PackageInput {
+                record: &there.record,
+                store_path: &there.path,
+                root: asked.contains(&package.id),
+                channel: conda.then_some(package.source.as_str()),
+                channel_url: source.filter(|_| conda).and_then(|s| s.url.as_deref()),
+                direct_url: direct.map(|url| DirectUrl {
+                    url: if url.contains("://") { url } else { format!("file:{url}") },
+                }),
+            });
+        }
+        Ok(out)
+    }
+}
+
+/// `3.11.7` → `(3, 11)`.
+fn minor(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Some((major, minor)),
+        _ => None,
+    }
+}
+
+/// One record per (env id, GPU model, driver); a newer one replaces an older.
+fn record_verification(lock: &mut Lock, env_id: &ShortHash, hook: &ProjectHook) {
+    let gpu = machine::gpu();
+    let record = Verification {
+        env_id: *env_id,
+        gpu: gpu.model.unwrap_or_else(|| "none".into()),
+        driver: gpu.driver.unwrap_or_else(|| "none".into()),
+        checks: vec![(hook.script.to_string(), "passed".into())],
+        facts: BTreeMap::from([("script-sha256".to_owned(), hook.digest.to_string())]),
+    };
+    lock.verifications
+        .retain(|v| (v.env_id, &v.gpu, &v.driver) != (record.env_id, &record.gpu, &record.driver));
+    lock.verifications.push(record);
+    lock.verifications.sort();
+}

@@ -1,0 +1,385 @@
+//! Wheels (`.whl`): zip files whose members are inflated in parallel, largest first.
+//!
+//! The central directory is read and judged as a whole before the first byte is written. A
+//! thread of its own hashes the Nix archive of the tree while the members are still being
+//! inflated: it follows the sorted paths, and waits for each to be complete.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use rawzip::{CompressionMethod, ZipArchive, ZipSliceArchive};
+
+use super::tree::{self, Claim, Claimed, FileFacts, Tree};
+use super::{Content, Unpack};
+use crate::fs;
+use crate::hash::Sha256;
+use crate::package::error::Fault;
+use crate::package::nar;
+use crate::progress::Event;
+use crate::relpath::RelPath;
+
+/// Members up to this many bytes are inflated in one go into memory, which is faster; larger
+/// ones in a stream. It bounds the memory of a worker.
+const IN_MEMORY: u64 = 4 << 20;
+/// Bytes of content for which another worker is worth starting.
+const PER_WORKER: u64 = 1 << 20;
+
+/// One regular file of the archive.
+struct Member<'a> {
+    path: RelPath,
+    executable: bool,
+    method: CompressionMethod,
+    packed: &'a [u8],
+    size: u64,
+    crc: u32,
+}
+
+/// Unpacks the wheel in `bytes` into `job.into`.
+pub(super) fn unpack(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fault> {
+    let archive = ZipArchive::from_slice(bytes).map_err(Fault::Zip)?;
+    let (tree, members) = plan(job, &archive)?;
+    refuse_case_twins(&tree)?;
+    tree.make_dirs(job.into)?;
+
+    let mut nodes: Vec<(RelPath, nar::Node)> = members
+        .iter()
+        .map(|m| (m.path.clone(), nar::Node::File { size: m.size, executable: m.executable }))
+        .chain(tree.empty_dirs().into_iter().map(|d| (d, nar::Node::Dir)))
+        .collect();
+    nar::sort(&mut nodes);
+
+    let (facts, nar) = extract(job, &members, &nodes)?;
+    tree.finish(job.into)?;
+    Ok(Content { tree, facts, nar })
+}
+
+/// Reads the central directory, checks it against limits and local headers, and claims every
+/// entry.
+fn plan<'a>(
+    job: &Unpack<'_>,
+    archive: &'a ZipSliceArchive<&'a [u8]>,
+) -> Result<(Tree, Vec<Member<'a>>), Fault> {
+    let len = archive.get_ref().len() as u64;
+    job.limits.entries(archive.entries_hint())?;
+    if archive.end_offset() != len {
+        return Err(Fault::Structure("bytes follow the end of the archive"));
+    }
+    let mut tree = Tree::default();
+    let mut members = Vec::new();
+    let mut ranges = Vec::new();
+    let mut total = 0u64;
+    let mut count = 0u64;
+    for header in archive.entries() {
+        let header = header.map_err(Fault::Zip)?;
+        count += 1;
+        job.limits.entries(count)?;
+        let name = header.file_path();
+        let path = RelPath::from_bytes(name.as_ref())?;
+        if header.flags().is_encrypted() {
+            return Err(Fault::Encrypted(path));
+        }
+        let entry = archive.get_entry(header.wayfinder()).map_err(Fault::Zip)?;
+        let local = entry.local_header();
+        let differs = |what| Fault::Headers { path: path.clone(), what };
+        if local.file_path().as_ref() != name.as_ref() {
+            return Err(differs("name"));
+        }
+        if local.compression_method() != header.compression_method() {
+            return Err(differs("compression method"));
+        }
+        let claimed = entry.claim_verifier();
+        // With a data descriptor the local header may leave these out.
+        if let Some(descriptor) = entry.data_descriptor().map_err(Fault::Zip)? {
+            if descriptor.crc32() != claimed.crc
+                || descriptor.uncompressed_size() != claimed.uncompressed_size
+            {
+                return Err(differs("checksum or size"));
+            }
+        } else if local.crc32() != claimed.crc
+            || local.uncompressed_size_hint() != claimed.uncompressed_size
+            || local.compressed_size_hint() != header.compressed_size_hint()
+        {
+            return Err(differs("checksum or size"));
+        }
+        ranges.push((header.local_header_offset(), entry.compressed_data_range().1, path.clone()));
+
+        let mode = header.mode();
+        match mode.value() & 0o170000 {
+            0o120000 => return Err(Fault::WheelLink(path)),
+            0o040000 => {
+                if claimed.uncompressed_size != 0 {
+                    let kind = "directory with content".to_owned();
+                    return Err(Fault::Special { path: path.to_string(), kind });
+                }
+                tree.claim(&path, Claim::Dir)?;
+                continue;
+            }
+            0o100000 | 0 => {}
+            kind => {
+                let kind = super::special_name(kind);
+                return Err(Fault::Special { path: path.to_string(), kind });
+            }
+        }
+        total = total.saturating_add(claimed.uncompressed_size);
+        job.limits.bytes(total, len)?;
+        let executable = mode.permissions() & 0o111 != 0 || is_data_script(&path);
+        if tree.claim(&path, Claim::File { executable })? == Claimed::Again {
+            return Err(Fault::Duplicate(path));
+        }
+        let method = header.compression_method();
+        members.push(Member {
+            path,
+            executable,
+            method,
+            packed: entry.data(),
+            size: claimed.uncompressed_size,
+            crc: claimed.crc,
+        });
+    }
+    if count != archive.entries_hint() {
+        return Err(Fault::Structure("the number of entries is not the one declared"));
+    }
+    ranges.sort();
+    if ranges.first().is_some_and(|(start, ..)| *start != 0) {
+        return Err(Fault::Structure("bytes precede the first entry"));
+    }
+    for pair in ranges.windows(2) {
+        if pair[0].1 > pair[1].0 {
+            return Err(Fault::Overlap(pair[1].2.clone()));
+        }
+    }
+    if let Some((_, end, path)) = ranges.last()
+        && *end > archive.directory_offset()
+    {
+        return Err(Fault::Overlap(path.clone()));
+    }
+    Ok((tree, members))
+}
+
+/// Whether a path is below `<name>.data/scripts/`. Installers make those executable (binary
+/// distribution format, "Spreading the wheel"), so the store holds them that way.
+fn is_data_script(path: &RelPath) -> bool {
+    let mut parts = path.components();
+    parts.next().is_some_and(|p| p.ends_with(".data"))
+        && parts.next() == Some("scripts")
+        && parts.next().is_some()
+}
+
+/// Refuses two entries whose paths differ only in case: on some file systems one would
+/// replace the other. (Directories may differ so; they merge.)
+fn refuse_case_twins(tree: &Tree) -> Result<(), Fault> {
+    let mut seen: BTreeMap<String, (&RelPath, bool)> = BTreeMap::new();
+    for (path, claim) in tree.iter() {
+        let dir = *claim == Claim::Dir;
+        if let Some((other, other_dir)) = seen.insert(path.as_str().to_lowercase(), (path, dir))
+            && !(dir && other_dir)
+        {
+            return Err(Fault::Case(other.clone(), path.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// How far the members are.
+struct Board {
+    done: Mutex<Vec<bool>>,
+    news: Condvar,
+    stop: AtomicBool,
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, Vec<bool>> {
+        // The guarded data is a plain list of flags: as good after a panic as before.
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn finish(&self, index: usize) {
+        self.lock()[index] = true;
+        self.news.notify_all();
+    }
+    fn abort(&self) {
+        self.stop.store(true, Ordering::Release);
+        // Taken so that a waiter is either before its check or already waiting.
+        drop(self.lock());
+        self.news.notify_all();
+    }
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+    fn wait(&self, index: usize) -> io::Result<()> {
+        let mut done = self.lock();
+        while !done[index] {
+            if self.stopped() {
+                return Err(io::Error::other("given up"));
+            }
+            done = self.news.wait(done).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+}
+
+/// Aborts when dropped before it is disarmed: a worker that panics must not leave others waiting.
+struct AbortOnDrop<'a>(&'a Board, bool);
+
+impl Drop for AbortOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.abort();
+        }
+    }
+}
+
+type Extracted = (BTreeMap<RelPath, FileFacts>, (Sha256, u64));
+
+/// Inflates all members and hashes the tree.
+fn extract(
+    job: &Unpack<'_>,
+    members: &[Member<'_>],
+    nodes: &[(RelPath, nar::Node)],
+) -> Result<Extracted, Fault> {
+    let total: u64 = members.iter().map(|m| m.size).sum();
+    let workers = (total / PER_WORKER + 1).min(super::parallelism() as u64) as usize;
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|&i| (Reverse(members[i].size), i));
+    let index: BTreeMap<&RelPath, usize> =
+        members.iter().enumerate().map(|(i, m)| (&m.path, i)).collect();
+    let board = Board {
+        done: Mutex::new(vec![false; members.len()]),
+        news: Condvar::new(),
+        stop: AtomicBool::new(false),
+    };
+    let next = AtomicUsize::new(0);
+
+    let work = || -> Result<Vec<(usize, FileFacts)>, (usize, Fault)> {
+        let mut guard = AbortOnDrop(&board, true);
+        let mut inflater = libdeflater::Decompressor::new();
+        let mut buf = Vec::new();
+        let mut facts = Vec::new();
+        while !board.stopped() {
+            let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+            let _permit = super::Permit::take();
+            let member = &members[i];
+            let fact = write_member(job, member, &mut inflater, &mut buf).map_err(|e| (i, e))?;
+            facts.push((i, fact));
+            board.finish(i);
+            let delta = member.packed.len() as u64;
+            job.progress.event(Event::Bytes { item: job.file, delta });
+        }
+        guard.1 = false;
+        Ok(facts)
+    };
+    let hash = || {
+        nar::hash(job.into, nodes, |path| match index.get(path) {
+            Some(&i) => board.wait(i),
+            None => Ok(()),
+        })
+    };
+
+    // Threads of their own rather than a shared pool: while a pool's worker waits it takes up
+    // other work of the pool, such as the next package, while it holds this package's lock.
+    let (results, nar) = if workers <= 1 {
+        (vec![work()], hash())
+    } else {
+        std::thread::scope(|scope| {
+            let hashing = scope.spawn(hash);
+            let working: Vec<_> = (1..workers).map(|_| scope.spawn(work)).collect();
+            let mut results = vec![work()];
+            results.extend(working.into_iter().map(|w| w.join().unwrap_or_else(resume)));
+            (results, hashing.join().unwrap_or_else(resume))
+        })
+    };
+
+    let mut facts = BTreeMap::new();
+    let mut worst: Option<(usize, Fault)> = None;
+    for result in results {
+        match result {
+            Ok(list) => facts.extend(list.into_iter().map(|(i, f)| (members[i].path.clone(), f))),
+            Err(e) if worst.as_ref().is_none_or(|w| e.0 < w.0) => worst = Some(e),
+            Err(_) => {}
+        }
+    }
+    if let Some((_, fault)) = worst {
+        return Err(fault);
+    }
+    let nar = nar.map_err(fs::FsError::at("read back", job.into))?;
+    Ok((facts, nar))
+}
+
+fn resume<T>(panic: Box<dyn std::any::Any + Send>) -> T {
+    std::panic::resume_unwind(panic)
+}
+
+fn write_member(
+    job: &Unpack<'_>,
+    member: &Member<'_>,
+    inflater: &mut libdeflater::Decompressor,
+    buf: &mut Vec<u8>,
+) -> Result<FileFacts, Fault> {
+    let to = member.path.under(job.into);
+    let length = |found| Fault::Length { path: member.path.clone(), expected: member.size, found };
+    let damaged = |source| Fault::Damaged { what: format!("entry `{}`", member.path), source };
+    let crc_is = |found| {
+        if found == member.crc {
+            Ok(())
+        } else {
+            Err(Fault::Crc { path: member.path.clone(), expected: member.crc, found })
+        }
+    };
+    match member.method {
+        CompressionMethod::STORE => {
+            if member.packed.len() as u64 != member.size {
+                return Err(length(member.packed.len() as u64));
+            }
+            crc_is(libdeflater::crc32(member.packed))?;
+            tree::write_bytes(to, member.executable, member.packed)
+        }
+        CompressionMethod::DEFLATE if member.size <= IN_MEMORY => {
+            buf.clear();
+            buf.resize(member.size as usize, 0);
+            let n = match inflater.deflate_decompress(member.packed, buf) {
+                Ok(n) => n as u64,
+                Err(libdeflater::DecompressionError::InsufficientSpace) => {
+                    return Err(length(member.size + 1));
+                }
+                Err(e @ libdeflater::DecompressionError::BadData) => {
+                    return Err(damaged(io::Error::other(e)));
+                }
+            };
+            if n != member.size {
+                return Err(length(n));
+            }
+            crc_is(libdeflater::crc32(buf))?;
+            tree::write_bytes(to, member.executable, buf)
+        }
+        method => {
+            let mut from: Box<dyn Read + '_> = match method {
+                CompressionMethod::DEFLATE => {
+                    Box::new(flate2::bufread::DeflateDecoder::new(member.packed))
+                }
+                CompressionMethod::ZSTD => Box::new(
+                    zstd::stream::read::Decoder::with_buffer(member.packed).map_err(damaged)?,
+                ),
+                other => {
+                    let method = other.to_string();
+                    return Err(Fault::Method { path: member.path.clone(), method });
+                }
+            };
+            let mut crc = libdeflater::Crc::new();
+            let mut seen = 0;
+            let mut each = |chunk: &[u8]| {
+                crc.update(chunk);
+                seen += chunk.len() as u64;
+                // Stop at the first byte too many, whatever the stream still holds.
+                if seen > member.size { Err(length(seen)) } else { Ok(()) }
+            };
+            let facts = tree::write_stream(to, member.executable, &mut *from, &mut each, damaged)?;
+            if facts.size != member.size {
+                return Err(length(facts.size));
+            }
+            crc_is(crc.sum())?;
+            Ok(facts)
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! From the solver's choice to a solution: walks the choice from the root requirements on, checks
+//! every requirement on the way against the packages themselves, and puts all in link order.
+//!
+//! The walk does not use what the solver was told, but reads records and metadata again: a
+//! requirement lost between here and there is found here, and what nothing needs is left out.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use rattler_conda_types::RepoDataRecord;
+use resolvo::SolvableId;
+use uv_normalize::{ExtraName, PackageName as DistName};
+use uv_pep440::VersionSpecifiers;
+use uv_pep508::MarkerTree;
+
+use super::engine::{Engine, pins};
+use super::error::SolveError;
+use super::names::{Candidate, Name, Set};
+use super::problem::{Chosen, ChosenKind, Key, Solution};
+use super::provider::{WheelFile, WheelOrigin};
+use super::solver::{Root, single_set};
+use super::target::PyMask;
+
+/// What was chosen, by name.
+#[derive(Default)]
+struct Choice {
+    /// Conda name → candidate: records, virtual packages, the host's interpreter.
+    conda: BTreeMap<Arc<str>, SolvableId>,
+    /// Distribution → wheel file.
+    wheels: BTreeMap<DistName, (SolvableId, Arc<WheelFile>, PyMask)>,
+    /// Distribution → the conda package that provides it.
+    provided: BTreeMap<DistName, Arc<str>>,
+}
+
+/// A package on the walk.
+#[derive(Default)]
+struct Node {
+    requires: BTreeSet<String>,
+    edges: BTreeSet<Key>,
+    root: bool,
+}
+
+struct Walk<'e, 'p> {
+    engine: &'e Engine<'p>,
+    choice: Choice,
+    python: Option<usize>,
+    nodes: BTreeMap<Key, Node>,
+    extras: BTreeMap<DistName, BTreeSet<ExtraName>>,
+    queue: Vec<Key>,
+    warnings: BTreeSet<String>,
+}
+
+pub(super) fn solution(
+    engine: &Engine<'_>,
+    roots: &[Root],
+    chosen: &[SolvableId],
+) -> Result<Solution, SolveError> {
+    let choice = Choice::of(engine, chosen)?;
+    let python =
+        choice.conda.get("python").and_then(|id| engine.python_of.borrow().get(id).copied());
+    if engine.has_wheels() && python.is_none() {
+        return Err(broken("wheels are asked for, but no interpreter is chosen"));
+    }
+    let mut walk = Walk {
+        engine,
+        choice,
+        python,
+        nodes: BTreeMap::new(),
+        extras: BTreeMap::new(),
+        queue: Vec::new(),
+        warnings: BTreeSet::new(),
+    };
+    walk.roots(roots)?;
+    while let Some(key) = walk.queue.pop() {
+        match &key {
+            Key::Conda(_) => walk.record(&key)?,
+            Key::Wheel(dist) => walk.wheel(dist)?,
+        }
+    }
+    walk.excluded()?;
+    walk.finish()
+}
+
+fn broken(what: impl Into<String>) -> SolveError {
+    SolveError::Broken(what.into())
+}
+
+impl Choice {
+    fn of(engine: &Engine<'_>, chosen: &[SolvableId]) -> Result<Self, SolveError> {
+        let mut choice = Choice::default();
+        for &id in chosen {
+            let twice = match (engine.name_of(id), engine.candidate(id)) {
+                (Name::Conda(name), _) => choice.conda.insert(name.clone(), id).is_some(),
+                (Name::Dist(dist), Candidate::Wheel { file, pythons, .. }) => {
+                    let entry = (id, file.clone(), pythons.clone());
+                    choice.provided.contains_key(dist)
+                        || choice.wheels.insert(dist.clone(), entry).is_some()
+                }
+                (Name::Dist(dist), Candidate::Provided { conda, .. }) => {
+                    choice.wheels.contains_key(dist)
+                        || choice.provided.insert(dist.clone(), conda.clone()).is_some()
+                }
+                _ => false,
+            };
+            if twice {
+                return Err(broken(format!("{} is chosen twice", engine.name_of(id))));
+            }
+        }
+        Ok(choice)
+    }
+}
+
+impl Walk<'_, '_> {
+    fn record_of(&self, name: &str) -> Option<&Arc<RepoDataRecord>> {
+        match self.engine.candidate(*self.choice.conda.get(name)?) {
+            Candidate::Record { record, .. } => Some(record),
+            _ => None,
+        }
+    }
+
+    fn conda_key(&self, name: &str) -> Option<Key> {
+        self.record_of(name).map(|record| Key::Conda(record.package_record.name.clone()))
+    }
+
+    /// Puts a package on the walk.
+    fn visit(&mut self, key: &Key) -> &mut Node {
+        if !self.nodes.contains_key(key) {
+            self.queue.push(key.clone());
+        }
+        self.nodes.entry(key.clone()).or_default()
+    }
+
+    fn roots(&mut self, roots: &[Root]) -> Result<(), SolveError> {
+        for root in roots {
+            let Some(set) = single_set(root.requirement.requirement) else {
+                continue;
+            };
+            let name = self.engine.pool.resolve_version_set_package_name(set);
+            if let Name::Conda(name) = self.engine.pool.resolve_package_name(name) {
+                let set = self.engine.pool.resolve_version_set(set);
+                let key = self.conda_requirement("env.toml", name, set)?;
+                if let Some(key) = key {
+                    self.visit(&key).root |= root.named;
+                }
+            }
+        }
+        for root in &self.engine.problem.wheels {
+            if !self.holds(root.marker, &[]) {
+                continue;
+            }
+            let overridden = self.engine.overridden(&root.name, &root.extras, &root.specifiers);
+            let Some((name, extras, specifiers)) = overridden else {
+                continue;
+            };
+            let key = self.dist_requirement("env.toml", &name, &extras, &specifiers)?;
+            if let Some(key) = key {
+                self.visit(&key).root = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a marker holds in the environment chosen.
+    fn holds(&self, marker: MarkerTree, extras: &[ExtraName]) -> bool {
+        let Some(python) = self.python else {
+            return false;
+        };
+        let pythons = self.engine.pythons();
+        pythons.marked(marker, None).contains(python)
+            || extras.iter().any(|extra| pythons.marked(marker, Some(extra)).contains(python))
+    }
+
+    fn conda_requirement(
+        &self,
+        who: &str,
+        name: &str,
+        set: &Set,
+    ) -> Result<Option<Key>, SolveError> {
+        match self.choice.conda.get(name) {
+            Some(id) if self.engine.conda_matches(set, *id) => Ok(self.conda_key(name)),
+            Some(id) => Err(broken(format!(
+                "{who} needs {name} {set}, but {} is chosen",
+                self.engine.candidate(*id)
+            ))),
+            None => Err(broken(format!("{who} needs {name} {set}, but none is chosen"))),
+        }
+    }
+
+    fn dist_requirement(
+        &mut self,
+        who: &str,
+        name: &DistName,
+        extras: &[ExtraName],
+        specifiers: &VersionSpecifiers,
+    ) -> Result<Option<Key>, SolveError> {
+        if let Some(conda) = self.choice.provided.get(name).cloned() {
+            let Some(record) = self.record_of(&conda) else {
+                return Err(broken(format!(
+                    "{who} needs {name} of conda's {conda}, which is not chosen"
+                )));
+            };
+            let shown = record.package_record.version.to_string();
+            let fits = match shown.parse() {
+                Ok(version) => specifiers.contains(&version),
+                Err(_) => specifiers.is_empty(),
+            };
+            if !fits {
+                return Err(broken(format!(
+                    "{who} needs {name} {specifiers}, but conda's {conda} is {shown}"
+                )));
+            }
+            if !extras.is_empty() {
+                let extras: Vec<_> = extras.iter().map(ToString::to_string).collect();
+                self.warnings.insert(format!(
+                    "{who} asks for {name}[{}], but {name} comes from conda's {conda}, which does not say what its extras need: name those packages in env.toml",
+                    extras.join(",")
+                ));
+            }
+            return Ok(self.conda_key(&conda));
+        }
+        let Some((_, file, _)) = self.choice.wheels.get(name) else {
+            return Err(broken(format!("{who} needs {name}, but none is chosen")));
+        };
+        let version = &file.filename.version;
+        if !specifiers.contains(version) {
+            return Err(broken(format!(
+                "{who} needs {name} {specifiers}, but {version} is chosen"
+            )));
+        }
+        let pinned = specifiers.iter().any(pins);
+        if let Some(reason) = &file.yanked
+            && pinned
+        {
+            let reason = reason.trim();
+            self.warnings.insert(if reason.is_empty() {
+                format!(
+                    "{} was yanked by its maintainers; it is taken since {who} pins it",
+                    file.file
+                )
+            } else {
+                format!(
+                    "{} was yanked by its maintainers ({reason}); it is taken since {who} pins it",
+                    file.file
+                )
+            });
+        }
+        let key = Key::Wheel(name.clone());
+        // A new extra means new requirements: the package is walked again.
+        let known = self.extras.entry(name.clone()).or_default();
+        let before = known.len();
+        known.extend(extras.iter().cloned());
+        if known.len() > before && self.nodes.contains_key(&key) {
+            self.queue.push(key.clone());
+        }
+        Ok(Some(key))
+    }
+
+    fn record(&mut self, key: &Key) -> Result<(), SolveError> {
+        let Key::Conda(name) = key else {
+            return Ok(());
+        };
+        let Some(record) = self.record_of(name.as_normalized()).cloned() else {
+            return Err(broken(format!("{} has no record", name.as_normalized())));
+        };
+        let who = shown(&record);
+        let mut requires = Vec::new();
+        let mut edges = Vec::new();
+        for text in &record.package_record.depends {
+            let (name, set) = self
+                .engine
+                .parse_spec(text)
+                .map_err(|reason| broken(format!("{who}: {reason}")))?;
+            let Name::Conda(name) = self.engine.pool.resolve_package_name(name) else {
+                continue;
+            };
+            let set = self.engine.pool.resolve_version_set(set);
+            if let Some(edge) = self.conda_requirement(&who, name, set)? {
+                self.visit(&edge);
+                // A package that names itself is no edge.
+                if edge != *key {
+                    requires.push(text.clone());
+                    edges.push(edge);
+                }
+            }
+        }
+        let node = self.nodes.entry(key.clone()).or_default();
+        node.requires.extend(requires);
+        node.edges.extend(edges);
+        Ok(())
+    }
+
+    fn wheel(&mut self, dist: &DistName) -> Result<(), SolveError> {
+        let Some((id, file, pythons)) = self.choice.wheels.get(dist).cloned() else {
+            return Err(broken(format!("{dist} has no file")));
+        };
+        let who = format!("{dist} {}", file.filename.version);
+        let metadata = self
+            .engine
+            .metadata_of(id, &file)
+            .map_err(|reason| broken(format!("{who}: {reason}")))?;
+        let allowed =
+            self.engine.pythons().allowed(metadata.requires_python.as_ref()).and(&pythons);
+        if !self.python.is_some_and(|python| allowed.contains(python)) {
+            return Err(broken(format!("{who} does not run on the Python chosen")));
+        }
+        let extras: Vec<ExtraName> = self.extras.get(dist).into_iter().flatten().cloned().collect();
+        for extra in &extras {
+            if !metadata.extras.contains(extra) {
+                self.warnings.insert(format!("{who} has no extra `{extra}`; it is ignored"));
+            }
+        }
+        let key = Key::Wheel(dist.clone());
+        let mut requires = Vec::new();
+        let mut edges = Vec::new();
+        if let Some(python) = self.conda_key("python") {
+            self.visit(&python);
+            edges.push(python);
+        }
+        for requirement in &metadata.requires_dist {
+            if !self.holds(requirement.marker, &extras) {
+                continue;
+            }
+            let specifiers = self
+                .engine
+                .specifiers_of(requirement)
+                .map_err(|reason| broken(format!("{who}: {reason}")))?;
+            let overridden =
+                self.engine.overridden(&requirement.name, &requirement.extras, &specifiers);
+            let Some((name, extras, specifiers)) = overridden else {
+                continue;
+            };
+            let edge = self.dist_requirement(&who, &name, &extras, &specifiers)?;
+            if let Some(edge) = edge {
+                self.visit(&edge);
+                if edge != key {
+                    requires.push(requirement.to_string());
+                    edges.push(edge);
+                }
+            }
+        }
+        let node = self.nodes.entry(key).or_default();
+        node.requires.extend(requires);
+        node.edges.extend(edges);
+        Ok(())
+    }
+
+    /// What must not be together is not: constraints of records, distributions from two worlds,
+    /// bounds of env.toml.
+    fn excluded(&self) -> Result<(), SolveError> {
+        for key in self.nodes.keys() {
+            match key {
+                Key::Conda(name) => {
+                    let name = name.as_normalized();
+                    let Some(record) = self.record_of(name) else {
+                        continue;
+                    };
+                    for text in &record.package_record.constrains {
+                        let Ok((other, set)) = self.engine.parse_spec(text) else {
+                            continue;
+                        };
+                        let Name::Conda(other) = self.engine.pool.resolve_package_name(other)
+                        else {
+                            continue;
+                        };
+                        let set = self.engine.pool.resolve_version_set(set);
+                        if let Some(id) = self.choice.conda.get(other)
+                            && !self.engine.conda_matches(set, *id)
+                        {
+                            return Err(broken(format!(
+                                "{} does not work with {other} {}, which is chosen",
+                                shown(record),
+                                self.engine.candidate(*id)
+                            )));
+                        }
+                    }
+                    for dist in self.engine.provides.of(record).iter() {
+                        if self.nodes.contains_key(&Key::Wheel(dist.clone())) {
+                            return Err(broken(format!(
+                                "{dist} is chosen as a wheel and as conda's {name}"
+                            )));
+                        }
+                    }
+                }
+                Key::Wheel(dist) => {
+                    let Some((_, file, _)) = self.choice.wheels.get(dist) else {
+                        continue;
+                    };
+                    if let Some(bound) = self.engine.problem.constraints.get(dist)
+                        && !bound.contains(&file.filename.version)
+                    {
+                        return Err(broken(format!(
+                            "{dist} {} is outside {bound}",
+                            file.filename.version
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Solution, SolveError> {
+        for (dist, (_, file, _)) in &self.choice.wheels {
+            let version = &file.filename.version;
+            let permits = self.engine.permits.borrow();
+            if self.nodes.contains_key(&Key::Wheel(dist.clone()))
+                && version.any_prerelease()
+                && !permits.prereleases.contains(dist)
+                && matches!(self.engine.origin(dist), WheelOrigin::Default | WheelOrigin::Index(_))
+                && self.engine.problem.prereleases
+                    == crate::manifest::Prereleases::IfNecessaryOrExplicit
+            {
+                self.warnings
+                    .insert(format!("{dist} {version} is a pre-release; no final release fits"));
+            }
+        }
+        let mut packages = Vec::with_capacity(self.nodes.len());
+        for key in link_order(&self.nodes) {
+            let what = match &key {
+                Key::Conda(name) => match self.record_of(name.as_normalized()) {
+                    Some(record) => ChosenKind::Conda(record.clone()),
+                    None => continue,
+                },
+                Key::Wheel(dist) => match self.choice.wheels.get(dist) {
+                    Some((_, file, _)) => ChosenKind::Wheel {
+                        file: file.clone(),
+                        extras: self.extras.get(dist).cloned().unwrap_or_default(),
+                    },
+                    None => continue,
+                },
+            };
+            if let Some(node) = self.nodes.remove(&key) {
+                packages.push(Chosen {
+                    what,
+                    requires: node.requires.into_iter().collect(),
+                    edges: node.edges,
+                    root: node.root,
+                });
+            }
+        }
+        Ok(Solution { packages, warnings: self.warnings.into_iter().collect() })
+    }
+}
+
+fn shown(record: &RepoDataRecord) -> String {
+    let record = &record.package_record;
+    format!("{} {}", record.name.as_normalized(), record.version)
+}
+
+/// Each package after all it requires. Packages are taken in the order of their keys, and their
+/// requirements likewise; an edge back into a cycle is passed over, so that a cycle is entered at
+/// the same place every time.
+fn link_order(nodes: &BTreeMap<Key, Node>) -> Vec<Key> {
+    #[derive(Clone, Copy)]
+    enum Step<'k> {
+        Enter(&'k Key),
+        Leave(&'k Key),
+    }
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut entered: HashSet<&Key> = HashSet::with_capacity(nodes.len());
+    let mut stack: Vec<Step<'_>> = nodes.keys().rev().map(Step::Enter).collect();
+    while let Some(step) = stack.pop() {
+        match step {
+            Step::Leave(key) => order.push(key.clone()),
+            Step::Enter(key) => {
+                if !entered.insert(key) {
+                    continue;
+                }
+                stack.push(Step::Leave(key));
+                if let Some(node) = nodes.get(key) {
+                    stack.extend(
+                        node.edges
+                            .iter()
+                            .rev()
+                            .filter(|edge| nodes.contains_key(edge))
+                            .map(Step::Enter),
+                    );
+                }
+            }
+        }
+    }
+    order
+}

@@ -1,0 +1,683 @@
+//! The problem as `resolvo` sees it: names, candidates and dependencies, made as they are asked
+//! for.
+//!
+//! Conda records are explored before the solve, from the root requirements on: only so is it
+//! known which distributions conda can provide and which Pythons are to be had. Wheels are looked
+//! at as late as possible: a listing when a requirement names it, metadata when a file is chosen.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rattler_conda_types::{
+    MatchSpec, PackageName as CondaName, PackageNameMatcher, ParseMatchSpecOptions,
+    RepodataRevision,
+};
+use resolvo::utils::Pool;
+use resolvo::{
+    Condition, ConditionId, ConditionalRequirement, Dependencies, KnownDependencies,
+    LogicalOperator, NameId, Requirement, SolvableId, VersionSetId,
+};
+use uv_normalize::{ExtraName, PackageName as DistName};
+use uv_pep440::{Operator, Version, VersionSpecifiers};
+
+use super::conda::CondaNameCandidates;
+use super::names::{Candidate, Name, Set, World};
+use super::problem::Problem;
+use super::provider::{Provider, ProviderError, Want, WheelFile, WheelMetadata, WheelOrigin};
+use super::provides::Provides;
+use super::target::{PyMask, Pythons, Target};
+use super::wheels::Dist;
+use crate::manifest::DependencyOverride;
+
+/// Conda records of one name and one version that provide one distribution.
+pub(super) struct Group {
+    pub(super) conda: Arc<str>,
+    pub(super) shown: String,
+    pub(super) version: Option<Version>,
+    pub(super) records: HashSet<SolvableId>,
+}
+
+/// What otherwise hidden versions are open, because something names them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Permits {
+    /// Distributions of which a specifier names a pre-release.
+    pub(super) prereleases: BTreeSet<DistName>,
+    /// Versions pinned with `==`, which may be yanked.
+    pub(super) pins: BTreeSet<(DistName, Version)>,
+}
+
+impl Permits {
+    fn learn(&mut self, name: &DistName, specifiers: &VersionSpecifiers) {
+        for specifier in specifiers.iter() {
+            if names_prerelease(specifier) {
+                self.prereleases.insert(name.clone());
+            }
+            if pins(specifier) {
+                self.pins.insert((name.clone(), specifier.version().clone()));
+            }
+        }
+    }
+
+    pub(super) fn covers(&self, other: &Permits) -> bool {
+        self.prereleases.is_superset(&other.prereleases) && self.pins.is_superset(&other.pins)
+    }
+
+    pub(super) fn merge(&mut self, other: &Permits) {
+        self.prereleases.extend(other.prereleases.iter().cloned());
+        self.pins.extend(other.pins.iter().cloned());
+    }
+}
+
+pub(super) fn names_prerelease(specifier: &uv_pep440::VersionSpecifier) -> bool {
+    specifier.any_prerelease()
+        && !matches!(specifier.operator(), Operator::NotEqual | Operator::NotEqualStar)
+}
+
+pub(super) fn pins(specifier: &uv_pep440::VersionSpecifier) -> bool {
+    matches!(specifier.operator(), Operator::Equal | Operator::ExactEqual)
+}
+
+type ParsedSpec = Result<(NameId, VersionSetId), Rc<str>>;
+
+/// The state of one solve.
+pub(super) struct Engine<'p> {
+    pub(super) problem: &'p Problem,
+    pub(super) provider: &'p dyn Provider,
+    pub(super) pool: Pool<Set, Name>,
+    pub(super) target: Option<Target>,
+    pub(super) pythons: OnceCell<Pythons>,
+    pub(super) provides: Provides,
+    /// Where each distribution comes from, if not from the default.
+    pub(super) origins: BTreeMap<DistName, WheelOrigin>,
+    pub(super) permits: RefCell<Permits>,
+    pub(super) seen: RefCell<Permits>,
+
+    pub(super) conda: RefCell<HashMap<NameId, Rc<CondaNameCandidates>>>,
+    specs: RefCell<HashMap<String, ParsedSpec>>,
+    matching: RefCell<HashMap<VersionSetId, Rc<Vec<SolvableId>>>>,
+    requirements: RefCell<HashMap<SolvableId, Dependencies>>,
+    pub(super) reached: RefCell<HashSet<NameId>>,
+    /// Which of the Pythons a conda record (or the host's interpreter) is.
+    pub(super) python_of: RefCell<HashMap<SolvableId, usize>>,
+    pub(super) groups: RefCell<Vec<Group>>,
+    pub(super) groups_of: RefCell<BTreeMap<DistName, Vec<usize>>>,
+    /// Groups that the conda part alone would choose.
+    pub(super) preferred: RefCell<HashSet<usize>>,
+
+    pub(super) dists: RefCell<HashMap<DistName, Rc<Dist>>>,
+    pub(super) metadata: RefCell<HashMap<SolvableId, Result<Arc<WheelMetadata>, String>>>,
+    worlds: RefCell<HashMap<NameId, [SolvableId; 2]>>,
+    singles: RefCell<HashMap<NameId, SolvableId>>,
+    wanted_extras: RefCell<HashSet<NameId>>,
+    pub(super) order: RefCell<super::conda::OrderCache>,
+    /// Files whose metadata the provider was told to expect a request for.
+    pub(super) hinted: RefCell<HashSet<SolvableId>>,
+
+    pub(super) failure: RefCell<Option<ProviderError>>,
+}
+
+impl<'p> Engine<'p> {
+    pub(super) fn new(
+        problem: &'p Problem,
+        provider: &'p dyn Provider,
+        target: Option<Target>,
+        origins: BTreeMap<DistName, WheelOrigin>,
+    ) -> Self {
+        Engine {
+            problem,
+            provider,
+            pool: Pool::new(),
+            target,
+            pythons: OnceCell::new(),
+            provides: Provides::new(&problem.conda_pypi_map),
+            origins,
+            permits: RefCell::default(),
+            seen: RefCell::default(),
+            conda: RefCell::default(),
+            specs: RefCell::default(),
+            matching: RefCell::default(),
+            requirements: RefCell::default(),
+            reached: RefCell::default(),
+            python_of: RefCell::default(),
+            groups: RefCell::default(),
+            groups_of: RefCell::default(),
+            preferred: RefCell::default(),
+            dists: RefCell::default(),
+            metadata: RefCell::default(),
+            worlds: RefCell::default(),
+            singles: RefCell::default(),
+            wanted_extras: RefCell::default(),
+            order: RefCell::default(),
+            hinted: RefCell::default(),
+            failure: RefCell::default(),
+        }
+    }
+
+    /// Whether wheels take part at all.
+    pub(super) fn has_wheels(&self) -> bool {
+        self.target.is_some()
+    }
+
+    pub(super) fn pythons(&self) -> &Pythons {
+        self.pythons.get_or_init(Pythons::default)
+    }
+
+    pub(super) fn candidate(&self, id: SolvableId) -> &Candidate {
+        &self.pool.resolve_solvable(id).record
+    }
+
+    pub(super) fn name_of(&self, id: SolvableId) -> &Name {
+        self.pool.resolve_package_name(self.pool.resolve_solvable(id).name)
+    }
+
+    pub(super) fn conda_name(&self, name: &str) -> NameId {
+        self.pool.intern_package_name(Name::Conda(name.into()))
+    }
+
+    pub(super) fn set(&self, name: Name, set: Set) -> VersionSetId {
+        let name = self.pool.intern_package_name(name);
+        self.pool.intern_version_set(name, set)
+    }
+
+    /// Notes that a source failed; the solve stops at the next occasion.
+    pub(super) fn fail(&self, error: ProviderError) {
+        self.failure.borrow_mut().get_or_insert(error);
+    }
+
+    pub(super) fn failed(&self) -> bool {
+        self.failure.borrow().is_some()
+    }
+
+    // --- conda -------------------------------------------------------------------------------
+
+    /// The name and the set of a match spec.
+    pub(super) fn match_spec(&self, spec: &MatchSpec) -> Result<(NameId, VersionSetId), String> {
+        if spec.condition.is_some() || spec.extras.as_ref().is_some_and(|list| !list.is_empty()) {
+            return Err(format!(
+                "`{spec}` uses optional or conditional dependencies of conda, which gpuenv does not know yet"
+            ));
+        }
+        let (PackageNameMatcher::Exact(name), spec) = spec.clone().into_nameless() else {
+            return Err(format!("`{spec}` names no single package"));
+        };
+        let name = self.conda_name(name.as_normalized());
+        let set = if spec == rattler_conda_types::NamelessMatchSpec::default() {
+            Set::Any
+        } else {
+            Set::Spec(Arc::new(spec))
+        };
+        Ok((name, self.pool.intern_version_set(name, set)))
+    }
+
+    /// As [`Engine::match_spec`], from the text of a record.
+    pub(super) fn parse_spec(&self, text: &str) -> ParsedSpec {
+        if let Some(parsed) = self.specs.borrow().get(text) {
+            return parsed.clone();
+        }
+        let options = ParseMatchSpecOptions::lenient().with_repodata_revision(RepodataRevision::V3);
+        let parsed = MatchSpec::from_str(text, options)
+            .map_err(|error| format!("its dependency `{text}` cannot be read: {error}"))
+            .and_then(|spec| self.match_spec(&spec))
+            .map_err(Rc::from);
+        self.specs.borrow_mut().insert(text.to_owned(), parsed.clone());
+        parsed
+    }
+
+    /// The candidates of a conda set; kept, as they never change.
+    pub(super) fn conda_matching(&self, set: VersionSetId) -> Rc<Vec<SolvableId>> {
+        if let Some(found) = self.matching.borrow().get(&set) {
+            return found.clone();
+        }
+        let name = self.pool.resolve_version_set_package_name(set);
+        let candidates = self.conda_candidates(name);
+        let wanted = self.pool.resolve_version_set(set);
+        let found: Rc<Vec<SolvableId>> = Rc::new(
+            candidates
+                .usable
+                .iter()
+                .copied()
+                .filter(|id| self.conda_matches(wanted, *id))
+                .collect(),
+        );
+        self.matching.borrow_mut().insert(set, found.clone());
+        found
+    }
+
+    /// What a record requires of conda, without its constraints.
+    pub(super) fn record_requirements(&self, id: SolvableId) -> Dependencies {
+        if let Some(known) = self.requirements.borrow().get(&id) {
+            return known.clone();
+        }
+        let mut known = KnownDependencies::default();
+        let mut unknown = None;
+        if let Candidate::Record { record, .. } = self.candidate(id) {
+            for text in &record.package_record.depends {
+                match self.parse_spec(text) {
+                    Ok((_, set)) => known.requirements.push(set.into()),
+                    Err(reason) => {
+                        unknown = Some(self.pool.intern_string(reason.to_string()));
+                        break;
+                    }
+                }
+            }
+        }
+        let dependencies = match unknown {
+            Some(reason) => Dependencies::Unknown(reason),
+            None => Dependencies::Known(known),
+        };
+        self.requirements.borrow_mut().insert(id, dependencies.clone());
+        dependencies
+    }
+
+    /// Reads all conda records that could be chosen, starting from the roots. Returns them.
+    pub(super) fn explore(&self, roots: impl IntoIterator<Item = VersionSetId>) -> Vec<SolvableId> {
+        let mut queue: VecDeque<VersionSetId> = roots.into_iter().collect();
+        let mut sets: HashSet<VersionSetId> = queue.iter().copied().collect();
+        let mut records: HashSet<SolvableId> = HashSet::new();
+        let mut order = Vec::new();
+        while let Some(set) = queue.pop_front() {
+            if self.failed() {
+                break;
+            }
+            self.reached.borrow_mut().insert(self.pool.resolve_version_set_package_name(set));
+            for id in self.conda_matching(set).iter().copied() {
+                if !records.insert(id) {
+                    continue;
+                }
+                order.push(id);
+                if let Dependencies::Known(known) = self.record_requirements(id) {
+                    for requirement in known.requirements {
+                        if let Requirement::Single(set) = requirement.requirement
+                            && sets.insert(set)
+                        {
+                            queue.push_back(set);
+                        }
+                    }
+                }
+            }
+        }
+        order
+    }
+
+    /// Notes which distributions the explored records provide.
+    pub(super) fn group(&self, records: &[SolvableId]) {
+        let mut groups = self.groups.borrow_mut();
+        let mut of = self.groups_of.borrow_mut();
+        let mut numbers: HashMap<(DistName, NameId, String), usize> = HashMap::new();
+        for &id in records {
+            let Candidate::Record { record, provides } = self.candidate(id) else {
+                continue;
+            };
+            let conda = &record.package_record;
+            for dist in provides.iter() {
+                let shown = conda.version.to_string();
+                let key = (dist.clone(), self.pool.resolve_solvable(id).name, shown.clone());
+                let number = *numbers.entry(key).or_insert_with(|| {
+                    groups.push(Group {
+                        conda: conda.name.as_normalized().into(),
+                        version: shown.parse().ok(),
+                        shown,
+                        records: HashSet::new(),
+                    });
+                    of.entry(dist.clone()).or_default().push(groups.len() - 1);
+                    groups.len() - 1
+                });
+                groups[number].records.insert(id);
+            }
+        }
+    }
+
+    /// What a conda record needs and excludes.
+    pub(super) fn record_dependencies(&self, id: SolvableId) -> Dependencies {
+        let mut known = match self.record_requirements(id) {
+            Dependencies::Known(known) => known,
+            unknown @ Dependencies::Unknown(_) => return unknown,
+        };
+        let Candidate::Record { record, provides } = self.candidate(id) else {
+            return Dependencies::Known(known);
+        };
+        for text in &record.package_record.constrains {
+            match self.parse_spec(text) {
+                // Of what nothing can choose, nothing needs to be excluded.
+                Ok((name, set)) if self.reachable(name) => known.constrains.push(set),
+                Ok(_) => {}
+                Err(reason) => {
+                    return Dependencies::Unknown(self.pool.intern_string(reason.to_string()));
+                }
+            }
+        }
+        if self.has_wheels() {
+            for dist in provides.iter() {
+                known
+                    .constrains
+                    .push(self.set(Name::World(dist.clone()), Set::World(World::Conda)));
+            }
+        }
+        Dependencies::Known(known)
+    }
+
+    fn reachable(&self, name: NameId) -> bool {
+        self.reached.borrow().contains(&name)
+            || matches!(self.pool.resolve_package_name(name), Name::Conda(name) if name.starts_with("__"))
+    }
+
+    // --- wheels ------------------------------------------------------------------------------
+
+    /// Applies the overrides; `None` drops the requirement.
+    pub(super) fn overridden(
+        &self,
+        name: &DistName,
+        extras: &[ExtraName],
+        specifiers: &VersionSpecifiers,
+    ) -> Option<(DistName, Vec<ExtraName>, VersionSpecifiers)> {
+        match self.problem.overrides.get(name) {
+            None => Some((name.clone(), extras.to_vec(), specifiers.clone())),
+            Some(DependencyOverride::Drop) => None,
+            Some(DependencyOverride::Specifiers(instead)) => {
+                Some((name.clone(), extras.to_vec(), instead.clone()))
+            }
+            Some(DependencyOverride::Replace(other, instead)) => {
+                Some((other.clone(), Vec::new(), instead.clone()))
+            }
+        }
+    }
+
+    /// The condition that Python is one of these; `None` if it always is.
+    pub(super) fn python_condition(&self, mask: &PyMask) -> Option<ConditionId> {
+        if self.pythons().is_every(mask) {
+            return None;
+        }
+        let set = self.set(Name::Conda("python".into()), Set::Pythons(mask.clone()));
+        Some(self.pool.intern_condition(Condition::Requirement(set)))
+    }
+
+    /// Requirements on a distribution and its extras, under a condition.
+    pub(super) fn require_dist(
+        &self,
+        name: &DistName,
+        extras: &[ExtraName],
+        specifiers: &VersionSpecifiers,
+        condition: Option<ConditionId>,
+    ) -> Vec<ConditionalRequirement> {
+        self.seen.borrow_mut().learn(name, specifiers);
+        let mut sets =
+            vec![self.set(Name::Dist(name.clone()), Set::Specifiers(specifiers.clone()))];
+        for extra in extras {
+            let name = Name::Extra(name.clone(), extra.clone());
+            let set = self.set(name, Set::Any);
+            self.wanted_extras.borrow_mut().insert(self.pool.resolve_version_set_package_name(set));
+            sets.push(set);
+        }
+        sets.into_iter()
+            .map(|set| ConditionalRequirement { condition, requirement: set.into() })
+            .collect()
+    }
+
+    /// What a wheel file needs as far as its name says, and, if it runs on every Python of the
+    /// solve, what its metadata says.
+    pub(super) fn wheel_dependencies(
+        &self,
+        id: SolvableId,
+        file: &Arc<WheelFile>,
+        pythons: &PyMask,
+    ) -> Dependencies {
+        let dist = &file.filename.name;
+        let mut known = KnownDependencies::default();
+        if self.groups_of.borrow().contains_key(dist) {
+            let set = self.set(Name::World(dist.clone()), Set::World(World::Wheel));
+            known.requirements.push(set.into());
+        }
+        if self.pythons().is_every(pythons) {
+            return match self.metadata_dependencies(id, file, pythons) {
+                Dependencies::Known(more) => {
+                    known.requirements.extend(more.requirements);
+                    Dependencies::Known(known)
+                }
+                unknown => unknown,
+            };
+        }
+        let python = self.set(Name::Conda("python".into()), Set::Pythons(pythons.clone()));
+        known.requirements.push(python.into());
+        let metadata = self.set(Name::Metadata(id), Set::Any);
+        known.requirements.push(metadata.into());
+        Dependencies::Known(known)
+    }
+
+    /// The metadata of a wheel file, read once.
+    pub(super) fn metadata_of(
+        &self,
+        id: SolvableId,
+        file: &Arc<WheelFile>,
+    ) -> Result<Arc<WheelMetadata>, String> {
+        if let Some(known) = self.metadata.borrow().get(&id) {
+            return known.clone();
+        }
+        let answer = match self.provider.metadata(file) {
+            Ok(metadata) if metadata.name != file.filename.name => {
+                Err(format!("its metadata is that of another distribution, {}", metadata.name))
+            }
+            Ok(metadata) => Ok(metadata),
+            Err(ProviderError::Unusable(reason)) => Err(reason),
+            Err(failed @ ProviderError::Failed { .. }) => {
+                self.fail(failed);
+                Err("its source failed".to_owned())
+            }
+        };
+        self.metadata.borrow_mut().insert(id, answer.clone());
+        answer
+    }
+
+    /// What the metadata of a wheel file says it needs, if it is to run on these Pythons.
+    pub(super) fn metadata_dependencies(
+        &self,
+        id: SolvableId,
+        file: &Arc<WheelFile>,
+        pythons: &PyMask,
+    ) -> Dependencies {
+        let unknown = |reason: String| Dependencies::Unknown(self.pool.intern_string(reason));
+        let metadata = match self.metadata_of(id, file) {
+            Ok(metadata) => metadata,
+            Err(reason) => return unknown(reason),
+        };
+        let all = self.pythons();
+        let allowed = all.allowed(metadata.requires_python.as_ref()).and(pythons);
+        let mut known = KnownDependencies::default();
+        if allowed.is_empty() {
+            let requires =
+                metadata.requires_python.as_ref().map(ToString::to_string).unwrap_or_default();
+            return unknown(format!("it requires Python {requires}"));
+        }
+        if allowed != *pythons {
+            let set = self.set(Name::Conda("python".into()), Set::Pythons(allowed.clone()));
+            known.requirements.push(set.into());
+        }
+        for requirement in &metadata.requires_dist {
+            let conditions = self.conditions(&metadata, requirement.marker, &allowed);
+            if conditions.is_empty() {
+                continue;
+            }
+            let specifiers = match self.specifiers_of(requirement) {
+                Ok(specifiers) => specifiers,
+                // Behind an extra that nobody may ask for, it need not hurt; asked for, it must.
+                Err(reason) if conditions.iter().all(Option::is_none) => return unknown(reason),
+                Err(reason) => match self.refused_extra(&conditions) {
+                    true => return unknown(reason),
+                    false => continue,
+                },
+            };
+            let Some((name, extras, specifiers)) =
+                self.overridden(&requirement.name, &requirement.extras, &specifiers)
+            else {
+                continue;
+            };
+            for condition in conditions {
+                known.requirements.extend(self.require_dist(
+                    &name,
+                    &extras,
+                    &specifiers,
+                    condition,
+                ));
+            }
+        }
+        self.prefetch_listings(&known.requirements);
+        Dependencies::Known(known)
+    }
+
+    /// Whether one of these conditions is an extra that has been asked for, or a Python.
+    fn refused_extra(&self, conditions: &[Option<ConditionId>]) -> bool {
+        conditions.iter().flatten().any(|condition| self.probable(*condition))
+    }
+
+    /// The specifiers of a requirement; an error where it refers to a URL that env.toml does not
+    /// name as well.
+    pub(super) fn specifiers_of(
+        &self,
+        requirement: &uv_pep508::Requirement<uv_pypi_types::VerbatimParsedUrl>,
+    ) -> Result<VersionSpecifiers, String> {
+        match &requirement.version_or_url {
+            None => Ok(VersionSpecifiers::empty()),
+            Some(uv_pep508::VersionOrUrl::VersionSpecifier(specifiers)) => Ok(specifiers.clone()),
+            Some(uv_pep508::VersionOrUrl::Url(url)) => {
+                if self.problem.overrides.contains_key(&requirement.name) {
+                    return Ok(VersionSpecifiers::empty());
+                }
+                let raw = url.verbatim.raw().to_string();
+                let given = url.verbatim.given().unwrap_or(&raw);
+                let plain = |url: &str| url.split('#').next().unwrap_or_default().to_owned();
+                let named =
+                    matches!(self.origins.get(&requirement.name), Some(WheelOrigin::Direct(_)))
+                        && self.dist(&requirement.name).files.iter().any(|file| {
+                            plain(&file.url) == plain(&raw) || plain(&file.url) == plain(given)
+                        });
+                if named {
+                    Ok(VersionSpecifiers::empty())
+                } else {
+                    Err(format!(
+                        "it needs {} from {given}, a place that env.toml does not name",
+                        requirement.name
+                    ))
+                }
+            }
+        }
+    }
+
+    /// The conditions under which a requirement with this marker holds: none at all if it never
+    /// does, `[None]` if it always does.
+    fn conditions(
+        &self,
+        metadata: &WheelMetadata,
+        marker: uv_pep508::MarkerTree,
+        pythons: &PyMask,
+    ) -> Vec<Option<ConditionId>> {
+        let all = self.pythons();
+        let plain = all.marked(marker, None).and(pythons);
+        if plain == *pythons {
+            return vec![None];
+        }
+        let mut conditions = Vec::new();
+        if !plain.is_empty() {
+            conditions.push(self.python_condition(&plain));
+        }
+        let mut named = BTreeSet::new();
+        marker.visit_extras(|_, extra| {
+            named.insert(extra.clone());
+        });
+        for extra in named {
+            let with = all.marked(marker, Some(&extra)).and(pythons).minus(&plain);
+            if with.is_empty() {
+                continue;
+            }
+            let set = self.set(Name::Extra(metadata.name.clone(), extra), Set::Any);
+            let extra = self.pool.intern_condition(Condition::Requirement(set));
+            // Where `plain` covers the rest, the extra needs no bound on Python of its own.
+            let condition = if with == *pythons {
+                extra
+            } else {
+                match self.python_condition(&with) {
+                    None => extra,
+                    Some(python) => self.pool.intern_condition(Condition::Binary(
+                        LogicalOperator::And,
+                        extra,
+                        python,
+                    )),
+                }
+            };
+            conditions.push(Some(condition));
+        }
+        conditions
+    }
+
+    fn probable(&self, condition: ConditionId) -> bool {
+        match self.pool.resolve_condition(condition) {
+            Condition::Requirement(set) => {
+                let name = self.pool.resolve_version_set_package_name(*set);
+                match self.pool.resolve_package_name(name) {
+                    Name::Extra(..) => self.wanted_extras.borrow().contains(&name),
+                    _ => true,
+                }
+            }
+            Condition::Binary(_, left, right) => self.probable(*left) && self.probable(*right),
+        }
+    }
+
+    /// Tells the provider which listings are about to be asked for.
+    pub(super) fn prefetch_listings(&self, requirements: &[ConditionalRequirement]) {
+        let mut wants = Vec::new();
+        let mut told = BTreeSet::new();
+        let dists = self.dists.borrow();
+        for requirement in requirements {
+            if requirement.condition.is_some_and(|condition| !self.probable(condition)) {
+                continue;
+            }
+            let Requirement::Single(set) = requirement.requirement else {
+                continue;
+            };
+            let name = self.pool.resolve_version_set_package_name(set);
+            if let Name::Dist(dist) = self.pool.resolve_package_name(name)
+                && !dists.contains_key(dist)
+                && told.insert(dist)
+            {
+                wants.push(Want::Wheels(dist.clone(), self.origin(dist)));
+            }
+        }
+        drop(dists);
+        if !wants.is_empty() {
+            self.provider.prefetch(wants);
+        }
+    }
+
+    pub(super) fn origin(&self, dist: &DistName) -> WheelOrigin {
+        self.origins.get(dist).cloned().unwrap_or(WheelOrigin::Default)
+    }
+
+    // --- flags -------------------------------------------------------------------------------
+
+    /// The two candidates of a [`Name::World`].
+    pub(super) fn worlds(&self, name: NameId) -> [SolvableId; 2] {
+        *self.worlds.borrow_mut().entry(name).or_insert_with(|| {
+            [World::Conda, World::Wheel]
+                .map(|world| self.pool.intern_solvable(name, Candidate::World(world)))
+        })
+    }
+
+    /// The only candidate of a [`Name::Extra`] or a [`Name::Metadata`].
+    pub(super) fn single(&self, name: NameId) -> SolvableId {
+        *self.singles.borrow_mut().entry(name).or_insert_with(|| {
+            let candidate = match self.pool.resolve_package_name(name) {
+                Name::Metadata(id) => match self.candidate(*id) {
+                    Candidate::Wheel { file, .. } => Candidate::Metadata(file.clone()),
+                    _ => Candidate::Extra,
+                },
+                _ => Candidate::Extra,
+            };
+            self.pool.intern_solvable(name, candidate)
+        })
+    }
+
+    pub(super) fn conda_package_name(name: &str) -> CondaName {
+        // Only names that were normalized conda names before come here.
+        CondaName::new_unchecked(name)
+    }
+}

@@ -1,0 +1,463 @@
+//! The solve itself: roots, the runs of the SAT solver, the way to an answer or an explanation.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use resolvo::{
+    Candidates, Condition, ConditionId, ConditionalRequirement, Dependencies, DependencyProvider,
+    HintDependenciesAvailable, Interner, KnownDependencies, NameId, Requirement, SolvableId,
+    Solver, SolverCache, StringId, UnsolvableOrCancelled, VersionSetId, VersionSetUnionId,
+};
+use uv_normalize::PackageName as DistName;
+use uv_pep440::VersionSpecifiers;
+
+use super::answer;
+use super::conda::python_of_record;
+use super::engine::Engine;
+use super::error::SolveError;
+use super::explain;
+use super::names::{Candidate, Name, Set, World};
+use super::problem::{Asker, Problem, Solution};
+use super::provider::{Provider, ProviderError, WheelOrigin};
+use super::target::{Flavor, Pythons, Target};
+
+/// A root requirement, as the solver gets it.
+#[derive(Clone)]
+pub(super) struct Root {
+    pub(super) requirement: ConditionalRequirement,
+    pub(super) asker: Asker,
+    /// As env.toml has it, such as `numpy >=2`.
+    pub(super) words: String,
+    /// What it names; `None` for the requirement on an interpreter that no line names.
+    pub(super) named: bool,
+}
+
+/// Solves a problem.
+///
+/// The answer depends on nothing but the problem and what the provider says: no clock, no
+/// environment, no order of a hash table.
+///
+/// # Errors
+///
+/// [`SolveError::Unsatisfiable`] with the reasons; [`SolveError::Source`] if the provider failed;
+/// [`SolveError::Problem`] where the requirements contradict each other before any package is
+/// looked at.
+pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, SolveError> {
+    let origins = origins(problem)?;
+    let target = if problem.wheels.is_empty() {
+        None
+    } else {
+        let target = Target::new(problem.platform, problem.glibc, &problem.virtual_packages)
+            .map_err(|error| SolveError::problem(error.to_string(), None))?;
+        Some(target)
+    };
+    let engine = Engine::new(problem, provider, target, origins);
+    let (conda_roots, conda_sets) = conda_roots(&engine)?;
+
+    // Everything conda could bring.
+    let explored = engine.explore(conda_sets.iter().copied());
+    stop_if_failed(&engine)?;
+    let mut roots = conda_roots;
+    if engine.has_wheels() {
+        know_pythons(&engine, &explored, &conda_sets)?;
+        // Whatever else is there: wheels need one of the interpreters that they know.
+        let every = Set::Pythons(engine.pythons().every());
+        roots.push(Root {
+            requirement: engine.set(Name::Conda("python".into()), every).into(),
+            asker: Asker::Gpuenv("wheels need an interpreter".to_owned()),
+            words: "python".to_owned(),
+            named: false,
+        });
+        engine.group(&explored);
+        prefer_what_conda_needs(&engine, &roots)?;
+        roots.extend(wheel_roots(&engine)?);
+        let requirements: Vec<_> = roots.iter().map(|root| root.requirement).collect();
+        engine.prefetch_listings(&requirements);
+    }
+    let seen = engine.seen.borrow().clone();
+    engine.permits.borrow_mut().merge(&seen);
+    loop {
+        match run(&engine, &roots) {
+            Ok(chosen) => return answer::solution(&engine, &roots, &chosen),
+            Err(Failed::Source(error)) => return Err(SolveError::Source(error)),
+            Err(Failed::Unsatisfiable(facts)) => {
+                // Something looked at on the way names a pre-release or pins a yanked version:
+                // then these are open to all.
+                let seen = engine.seen.borrow().clone();
+                if engine.permits.borrow().covers(&seen) {
+                    return Err(explain::unsatisfiable(&engine, &roots, *facts));
+                }
+                engine.permits.borrow_mut().merge(&seen);
+            }
+        }
+    }
+}
+
+/// How a run ended without an answer.
+pub(super) enum Failed {
+    Source(ProviderError),
+    Unsatisfiable(Box<explain::Facts>),
+}
+
+/// One run of the SAT solver.
+pub(super) fn run(engine: &Engine<'_>, roots: &[Root]) -> Result<Vec<SolvableId>, Failed> {
+    let mut requirements: Vec<ConditionalRequirement> = engine
+        .problem
+        .virtual_packages
+        .iter()
+        .map(|package| {
+            let name = Name::Conda(package.name.as_normalized().into());
+            engine.set(name, Set::Any).into()
+        })
+        .collect();
+    requirements.extend(roots.iter().map(|root| root.requirement));
+    let problem = resolvo::Problem::new().requirements(requirements);
+    let mut solver = Solver::new(engine);
+    match solver.solve(problem) {
+        Ok(chosen) => match engine.failure.borrow_mut().take() {
+            None => Ok(chosen),
+            Some(error) => Err(Failed::Source(error)),
+        },
+        Err(UnsolvableOrCancelled::Cancelled(_)) => {
+            let error = engine.failure.borrow_mut().take();
+            Err(Failed::Source(error.unwrap_or_else(|| ProviderError::Failed {
+                message: "the solve was cancelled".to_owned(),
+                hint: None,
+                exit: crate::error::Exit::Bug,
+            })))
+        }
+        Err(UnsolvableOrCancelled::Unsolvable(conflict)) => {
+            if let Some(error) = engine.failure.borrow_mut().take() {
+                return Err(Failed::Source(error));
+            }
+            let facts = explain::Facts::of(conflict.graph(&solver));
+            Err(Failed::Unsatisfiable(Box::new(facts)))
+        }
+    }
+}
+
+fn stop_if_failed(engine: &Engine<'_>) -> Result<(), SolveError> {
+    match engine.failure.borrow_mut().take() {
+        None => Ok(()),
+        Some(error) => Err(SolveError::Source(error)),
+    }
+}
+
+/// The one place each distribution comes from; a contradiction is an error.
+fn origins(problem: &Problem) -> Result<BTreeMap<DistName, WheelOrigin>, SolveError> {
+    let mut origins: BTreeMap<DistName, (WheelOrigin, Asker)> = BTreeMap::new();
+    for root in &problem.wheels {
+        if root.origin == WheelOrigin::Default {
+            continue;
+        }
+        if let Some((other, _)) = origins.get(&root.name)
+            && *other != root.origin
+        {
+            return Err(SolveError::problem(
+                format!("{} is asked for from two places", root.name),
+                Some(root.asker.clone()),
+            ));
+        }
+        origins.insert(root.name.clone(), (root.origin.clone(), root.asker.clone()));
+    }
+    Ok(origins.into_iter().map(|(name, (origin, _))| (name, origin)).collect())
+}
+
+fn conda_roots(engine: &Engine<'_>) -> Result<(Vec<Root>, Vec<VersionSetId>), SolveError> {
+    let mut roots = Vec::new();
+    let mut sets = Vec::new();
+    let mut names_python = false;
+    for root in &engine.problem.conda {
+        let (name, set) = engine
+            .match_spec(&root.spec)
+            .map_err(|error| SolveError::problem(error, Some(root.asker.clone())))?;
+        names_python |= *engine.pool.resolve_package_name(name) == Name::Conda("python".into());
+        sets.push(set);
+        roots.push(Root {
+            requirement: set.into(),
+            asker: root.asker.clone(),
+            words: root.spec.to_string(),
+            named: true,
+        });
+    }
+    if engine.has_wheels() && !names_python {
+        sets.push(engine.set(Name::Conda("python".into()), Set::Any));
+    }
+    Ok((roots, sets))
+}
+
+/// Works out the Pythons of the solve from what was explored.
+fn know_pythons(
+    engine: &Engine<'_>,
+    explored: &[SolvableId],
+    roots: &[VersionSetId],
+) -> Result<(), SolveError> {
+    let target = match &engine.target {
+        Some(target) => target,
+        None => return Ok(()),
+    };
+    let python = engine.conda_name("python");
+    let sets: Vec<_> = roots
+        .iter()
+        .filter(|set| engine.pool.resolve_version_set_package_name(**set) == python)
+        .map(|set| engine.pool.resolve_version_set(*set))
+        .collect();
+    let mut interpreters = Vec::new();
+    for id in explored.iter().copied() {
+        if engine.pool.resolve_solvable(id).name != python
+            || !sets.iter().all(|set| engine.conda_matches(set, id))
+        {
+            continue;
+        }
+        let interpreter = match engine.candidate(id) {
+            Candidate::Record { record, .. } => python_of_record(record),
+            Candidate::HostPython(version) => Some((version.clone(), Flavor::CPython)),
+            _ => None,
+        };
+        interpreters.extend(interpreter.map(|(version, flavor)| (id, version, flavor)));
+    }
+    let pythons = Pythons::new(
+        target,
+        interpreters.iter().map(|(_, version, flavor)| (version.clone(), *flavor)),
+    )
+    .map_err(|error| SolveError::problem(error.to_string(), None))?;
+    let mut of = engine.python_of.borrow_mut();
+    for (id, version, flavor) in interpreters {
+        if let Some(index) = pythons.find(&version, flavor) {
+            of.insert(id, index);
+        }
+    }
+    drop(of);
+    let _ = engine.pythons.set(pythons);
+    Ok(())
+}
+
+/// Solves the conda part alone, if it could provide distributions: what it chooses is preferred
+/// over wheels of the same name, what it merely could choose is not. Without this a wheel taken
+/// early would push conda packages to odd versions that do without the conda one.
+fn prefer_what_conda_needs(engine: &Engine<'_>, roots: &[Root]) -> Result<(), SolveError> {
+    if engine.groups.borrow().is_empty() {
+        return Ok(());
+    }
+    match run(engine, roots) {
+        Ok(chosen) => {
+            let groups = engine.groups.borrow();
+            let mut preferred = engine.preferred.borrow_mut();
+            for (number, group) in groups.iter().enumerate() {
+                if chosen.iter().any(|id| group.records.contains(id)) {
+                    preferred.insert(number);
+                }
+            }
+            Ok(())
+        }
+        Err(Failed::Source(error)) => Err(SolveError::Source(error)),
+        Err(Failed::Unsatisfiable(facts)) => Err(explain::unsatisfiable(engine, roots, *facts)),
+    }
+}
+
+fn wheel_roots(engine: &Engine<'_>) -> Result<Vec<Root>, SolveError> {
+    let pythons = engine.pythons();
+    let mut roots = Vec::new();
+    for constraint in &engine.problem.constraints {
+        engine.require_dist(constraint.0, &[], constraint.1, None);
+    }
+    for root in &engine.problem.wheels {
+        let mask = pythons.marked(root.marker, None);
+        // Without any Python there is nothing to evaluate on; the missing interpreter is the
+        // reason that will be given.
+        if mask.is_empty() && pythons.len() > 0 {
+            continue;
+        }
+        let Some((name, extras, specifiers)) =
+            engine.overridden(&root.name, &root.extras, &root.specifiers)
+        else {
+            continue;
+        };
+        let words = root_words(&name, &extras, &specifiers, &root.origin);
+        let condition = engine.python_condition(&mask);
+        for requirement in engine.require_dist(&name, &extras, &specifiers, condition) {
+            roots.push(Root {
+                requirement,
+                asker: root.asker.clone(),
+                words: words.clone(),
+                named: true,
+            });
+        }
+    }
+    Ok(roots)
+}
+
+fn root_words(
+    name: &DistName,
+    extras: &[uv_normalize::ExtraName],
+    specifiers: &VersionSpecifiers,
+    origin: &WheelOrigin,
+) -> String {
+    let mut words = name.to_string();
+    if !extras.is_empty() {
+        let extras: Vec<String> = extras.iter().map(ToString::to_string).collect();
+        words.push_str(&format!("[{}]", extras.join(",")));
+    }
+    if !specifiers.is_empty() {
+        words.push_str(&format!(" {specifiers}"));
+    }
+    if let WheelOrigin::Index(index) = origin {
+        words.push_str(&format!(" (from {index})"));
+    }
+    words
+}
+
+impl Interner for &Engine<'_> {
+    type NameId = NameId;
+    type SolvableId = SolvableId;
+
+    fn display_solvable(&self, solvable: SolvableId) -> impl Display + '_ {
+        format!("{} {}", self.name_of(solvable), self.candidate(solvable))
+    }
+
+    fn display_name(&self, name: NameId) -> impl Display + '_ {
+        self.pool.resolve_package_name(name)
+    }
+
+    fn display_version_set(&self, version_set: VersionSetId) -> impl Display + '_ {
+        self.pool.resolve_version_set(version_set)
+    }
+
+    fn display_string(&self, string_id: StringId) -> impl Display + '_ {
+        self.pool.resolve_string(string_id)
+    }
+
+    fn version_set_name(&self, version_set: VersionSetId) -> NameId {
+        self.pool.resolve_version_set_package_name(version_set)
+    }
+
+    fn solvable_name(&self, solvable: SolvableId) -> NameId {
+        self.pool.resolve_solvable(solvable).name
+    }
+
+    fn version_sets_in_union(
+        &self,
+        version_set_union: VersionSetUnionId,
+    ) -> impl Iterator<Item = VersionSetId> {
+        self.pool.resolve_version_set_union(version_set_union)
+    }
+
+    fn resolve_condition(&self, condition: ConditionId) -> Condition {
+        self.pool.resolve_condition(condition).clone()
+    }
+}
+
+impl DependencyProvider for &Engine<'_> {
+    async fn filter_candidates(
+        &self,
+        candidates: &[SolvableId],
+        version_set: VersionSetId,
+        inverse: bool,
+    ) -> Vec<SolvableId> {
+        let name = self.pool.resolve_version_set_package_name(version_set);
+        let set = self.pool.resolve_version_set(version_set);
+        let matching: Vec<SolvableId> = match (self.pool.resolve_package_name(name), set) {
+            (_, Set::Any) => candidates.to_vec(),
+            (Name::Conda(_), _) => self.conda_matching(version_set).to_vec(),
+            (Name::Dist(dist), Set::Specifiers(specifiers)) => {
+                self.admitted(dist, candidates, specifiers)
+            }
+            (Name::World(_), Set::World(world)) => candidates
+                .iter()
+                .copied()
+                .filter(|id| matches!(self.candidate(*id), Candidate::World(own) if own == world))
+                .collect(),
+            _ => Vec::new(),
+        };
+        if !inverse {
+            return matching;
+        }
+        let matching: std::collections::HashSet<SolvableId> = matching.into_iter().collect();
+        candidates.iter().copied().filter(|id| !matching.contains(id)).collect()
+    }
+
+    async fn get_candidates(&self, name: NameId) -> Option<Candidates> {
+        let mut candidates = Candidates {
+            hint_dependencies_available: HintDependenciesAvailable::All,
+            ..Candidates::default()
+        };
+        match self.pool.resolve_package_name(name) {
+            Name::Conda(_) => candidates.candidates = self.conda_candidates(name).usable.clone(),
+            Name::Dist(dist) => {
+                candidates.candidates = self.dist(dist).candidates.clone();
+                let cheap = candidates
+                    .candidates
+                    .iter()
+                    .copied()
+                    .filter(|id| match self.candidate(*id) {
+                        Candidate::Wheel { pythons, .. } => !self.pythons().is_every(pythons),
+                        _ => true,
+                    })
+                    .collect();
+                candidates.hint_dependencies_available = HintDependenciesAvailable::Some(cheap);
+            }
+            Name::World(_) => candidates.candidates = self.worlds(name).to_vec(),
+            Name::Extra(..) => candidates.candidates = vec![self.single(name)],
+            Name::Metadata(_) => {
+                candidates.candidates = vec![self.single(name)];
+                candidates.hint_dependencies_available = HintDependenciesAvailable::None;
+            }
+        }
+        Some(candidates)
+    }
+
+    async fn sort_candidates(&self, _: &SolverCache<Self>, solvables: &mut [SolvableId]) {
+        match solvables.first().map(|id| self.name_of(*id)) {
+            Some(Name::Conda(_)) => self.sort_records(solvables),
+            Some(Name::Dist(_)) => self.sort_dist(solvables),
+            _ => {}
+        }
+    }
+
+    async fn get_dependencies(&self, solvable: SolvableId) -> Dependencies {
+        match self.candidate(solvable) {
+            Candidate::Record { .. } => self.record_dependencies(solvable),
+            Candidate::Wheel { file, pythons, .. } => {
+                self.wheel_dependencies(solvable, file, pythons)
+            }
+            Candidate::Provided { number, conda, .. } => {
+                let records = self.set(Name::Conda(conda.clone()), Set::Records(*number));
+                let mut known = KnownDependencies::default();
+                known.requirements.push(records.into());
+                if let Name::Dist(dist) = self.name_of(solvable) {
+                    let world = self.set(Name::World(dist.clone()), Set::World(World::Conda));
+                    known.requirements.push(world.into());
+                }
+                Dependencies::Known(known)
+            }
+            Candidate::Metadata(file) => {
+                let Name::Metadata(wheel) = self.name_of(solvable) else {
+                    return Dependencies::Known(KnownDependencies::default());
+                };
+                match self.candidate(*wheel) {
+                    Candidate::Wheel { pythons, .. } => {
+                        self.metadata_dependencies(*wheel, file, pythons)
+                    }
+                    _ => Dependencies::Known(KnownDependencies::default()),
+                }
+            }
+            Candidate::Virtual(_)
+            | Candidate::HostPython(_)
+            | Candidate::Extra
+            | Candidate::World(_) => Dependencies::Known(KnownDependencies::default()),
+        }
+    }
+
+    fn should_cancel_with_value(&self) -> Option<Box<dyn Any>> {
+        self.failed().then(|| Box::new(()) as Box<dyn Any>)
+    }
+}
+
+/// The single set of a requirement; unions are not used.
+pub(super) fn single_set(requirement: Requirement) -> Option<VersionSetId> {
+    match requirement {
+        Requirement::Single(set) => Some(set),
+        Requirement::Union(_) => None,
+    }
+}

@@ -1,0 +1,324 @@
+//! Files that no package holds: what they say.
+//!
+//! Some name the view's own place or the machine's interpreter. They are kept as their parts, so
+//! that the view manifest is the same wherever the view is built, and rendered when it is.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::plan::{PlanInput, PythonLayout, PythonOrigin};
+use crate::hash::Sha256;
+use crate::package::Meta;
+use crate::relpath::RelPath;
+
+/// What a generated file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// This text, wherever the view is.
+    Text(String),
+    /// A script for the view's own `bin/python`.
+    PythonScript {
+        /// All below the first line.
+        body: String,
+    },
+    /// `pyvenv.cfg` of a view on the machine's Python: names the directory of the interpreter.
+    PyvenvCfg,
+    /// `conda-meta/*.json`: `info/index.json` of the package and what became of its files.
+    CondaMeta {
+        /// Index of the package.
+        package: usize,
+        /// File name of the artifact.
+        file: String,
+        /// Digest of the artifact.
+        sha256: Sha256,
+        /// Bytes of the artifact.
+        size: u64,
+        /// Name of the channel.
+        channel: String,
+        /// URL of the channel, where it is not the default location of that name.
+        channel_url: Option<String>,
+        /// Whether env.toml itself asks for the package.
+        requested: bool,
+        /// Its files in the view, sorted by path.
+        files: Vec<CondaFile>,
+    },
+}
+
+/// One file of a conda package in the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CondaFile {
+    /// Path in the view.
+    pub path: RelPath,
+    /// What it is.
+    pub kind: CondaFileType,
+    /// Digest of its content in the package.
+    pub sha256: Option<Sha256>,
+    /// Bytes.
+    pub size: Option<u64>,
+}
+
+/// `path_type` of `paths_data`, as conda writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CondaFileType {
+    /// `hardlink`.
+    Hardlink,
+    /// `softlink`.
+    Softlink,
+    /// `hardlink` with a placeholder replaced.
+    Relocated {
+        /// The placeholder.
+        placeholder: String,
+        /// `file_mode` is `binary`.
+        binary: bool,
+    },
+    /// `unix_python_entry_point`.
+    EntryPoint,
+}
+
+/// Longest first line of a script, in bytes without the newline. The kernel reads 256 bytes
+/// since 5.1 and 128 before (`BINPRM_BUF_SIZE`, execve(2)); 127 work everywhere.
+pub(super) const MAX_SHEBANG: usize = 127;
+
+impl Content {
+    /// In words, for messages.
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Content::Text(_) => "a file written by the installer",
+            Content::PythonScript { .. } => "a script of an entry point",
+            Content::PyvenvCfg => "the face of a virtual environment",
+            Content::CondaMeta { .. } => "the record of a conda package",
+        }
+    }
+
+    /// A site-wide pip configuration in which each command that would change the environment
+    /// stops before it does anything: pip prints the value that is no number.
+    pub(super) fn pip_conf(name: &str) -> String {
+        let sentence = refusal(name);
+        let mut text = format!("# {sentence}\n");
+        for command in ["install", "uninstall"] {
+            text += &format!("[{command}]\nretries = {sentence}\n");
+            if command == "install" {
+                // For where `PIP_RETRIES` is set.
+                text += &format!("upgrade-strategy = {sentence}\n");
+            }
+        }
+        text
+    }
+
+    /// The marker of PEP 668.
+    pub(super) fn externally_managed(name: &str) -> String {
+        format!(
+            "[externally-managed]\nError = {}\n\
+             \x20The directory is read-only and shared; a package added by pip would be in no lock.\n",
+            refusal(name)
+        )
+    }
+
+    /// What activation needs to know later; see `store-layout/view.md`.
+    pub(super) fn activation(
+        input: &PlanInput<'_>,
+        python: Option<&PythonLayout>,
+        ld: bool,
+    ) -> String {
+        let conda = input.packages.iter().any(|p| matches!(p.record.meta, Meta::Conda(_)));
+        let host = python.is_some_and(|p| p.origin == PythonOrigin::Host);
+        let env: BTreeMap<_, _> = input.activation_env.iter().collect();
+        let facts = super::activate::Recorded {
+            format: super::activate::FORMAT,
+            name: input.name.to_owned(),
+            python: python.map(|p| format!("{}.{}", p.version.0, p.version.1)),
+            host_python: host,
+            conda,
+            ld,
+            env: env.into_iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+        };
+        facts.to_json()
+    }
+
+    /// The canonical form in the view manifest: the kind and a digest over all that decides it.
+    pub(super) fn canonical(&self, package_sha256: impl Fn(usize) -> Sha256) -> String {
+        match self {
+            Content::Text(text) => format!("text {}", Sha256::of(text)),
+            Content::PythonScript { body } => format!("python-script {}", Sha256::of(body)),
+            Content::PyvenvCfg => "pyvenv-cfg".into(),
+            Content::CondaMeta { package, .. } => {
+                let facts = serde_json::Value::Object(self.conda_facts()).to_string();
+                format!("conda-meta {} {}", package_sha256(*package), Sha256::of(facts))
+            }
+        }
+    }
+
+    /// What a prefix record says beside `info/index.json`.
+    fn conda_facts(&self) -> serde_json::Map<String, serde_json::Value> {
+        use serde_json::json;
+        let Content::CondaMeta {
+            file, sha256, size, channel, channel_url, requested, files, ..
+        } = self
+        else {
+            return serde_json::Map::new();
+        };
+        let paths: Vec<_> = files.iter().map(CondaFile::to_json).collect();
+        let names: Vec<_> = files.iter().map(|f| f.path.as_str()).collect();
+        let mut facts = serde_json::Map::new();
+        facts.insert("channel".into(), json!(channel));
+        if let Some(url) = channel_url {
+            facts.insert("channel_url".into(), json!(url));
+        }
+        facts.insert("files".into(), json!(names));
+        facts.insert("fn".into(), json!(file));
+        facts.insert("link".into(), json!({ "source": "", "type": 1 }));
+        facts.insert("paths_data".into(), json!({ "paths": paths, "paths_version": 1 }));
+        facts.insert("requested".into(), json!(requested));
+        facts.insert("sha256".into(), json!(sha256.to_string()));
+        facts.insert("size".into(), json!(size));
+        facts
+    }
+
+    /// The text of a prefix record, given the parsed `info/index.json`. Keys are sorted.
+    pub(super) fn conda_meta(
+        &self,
+        index: serde_json::Map<String, serde_json::Value>,
+    ) -> Result<String, url::ParseError> {
+        use serde_json::{Value, json};
+        let mut all: BTreeMap<String, Value> = index.into_iter().collect();
+        // When it was built is of no use here, and no file of a view holds a time.
+        all.remove("timestamp");
+        let mut facts = self.conda_facts();
+        let requested = facts.remove("requested") == Some(Value::Bool(true));
+        let given = facts.remove("channel_url");
+        let subdir = match all.get("subdir").and_then(Value::as_str) {
+            Some(subdir) => subdir.to_owned(),
+            None => "noarch".to_owned(),
+        };
+        if let Content::CondaMeta { channel, file, .. } = self {
+            let base = match given.as_ref().and_then(Value::as_str) {
+                Some(url) => url.trim_end_matches('/').to_owned(),
+                None => default_channel_url(channel),
+            };
+            let url = url::Url::parse(&format!("{base}/{subdir}/{file}"))?;
+            all.insert("url".into(), json!(url.as_str()));
+        }
+        if requested {
+            let name = all.get("name").cloned().unwrap_or_default();
+            all.insert("requested_spec".into(), name.clone());
+            all.insert("requested_specs".into(), json!([name]));
+        }
+        all.entry("subdir".into()).or_insert(json!(subdir));
+        all.entry("depends".into()).or_insert(json!([]));
+        all.extend(facts);
+        Ok(format!("{:#}\n", json!(all)))
+    }
+}
+
+/// The URL that the conda libraries give a channel of this name by default.
+fn default_channel_url(channel: &str) -> String {
+    let config = rattler_conda_types::ChannelConfig::default_with_root_dir("/".into());
+    let alias = config.channel_alias.as_str().trim_end_matches('/').to_owned();
+    format!("{alias}/{channel}")
+}
+
+impl CondaFile {
+    fn to_json(&self) -> serde_json::Value {
+        use serde_json::json;
+        let mut all = serde_json::Map::new();
+        all.insert("_path".into(), json!(self.path));
+        let kind = match &self.kind {
+            CondaFileType::Hardlink => "hardlink",
+            CondaFileType::Softlink => "softlink",
+            CondaFileType::EntryPoint => "unix_python_entry_point",
+            CondaFileType::Relocated { placeholder, binary } => {
+                let mode = if *binary { "binary" } else { "text" };
+                all.insert("file_mode".into(), json!(mode));
+                all.insert("prefix_placeholder".into(), json!(placeholder));
+                "hardlink"
+            }
+        };
+        all.insert("path_type".into(), json!(kind));
+        if let Some(sha256) = self.sha256 {
+            all.insert("sha256".into(), json!(sha256.to_string()));
+        }
+        if let Some(size) = self.size {
+            all.insert("size_in_bytes".into(), json!(size));
+        }
+        serde_json::Value::Object(all)
+    }
+}
+
+/// What pip is made to say.
+fn refusal(name: &str) -> String {
+    format!(
+        "the environment {name} is built by gpuenv and does not change; \
+         use \"gpuenv add NAME\" in its project instead"
+    )
+}
+
+/// A script for `python`: a first line that runs it, then `body`. Where the kernel could not
+/// read that line (too long, or a space in the path), a shell runs the interpreter: for the
+/// shell the second line is a command, for Python it opens a string.
+pub(super) fn python_script(python: &Path, args: &str, body: &[u8]) -> Vec<u8> {
+    let mut text = python_first_line(python, args).into_bytes();
+    text.extend_from_slice(body);
+    text
+}
+
+/// The first line or lines of such a script. `args` are arguments of the interpreter, or empty.
+pub(super) fn python_first_line(python: &Path, args: &str) -> String {
+    let path = python.to_string_lossy();
+    let plain = if args.is_empty() { format!("#!{path}") } else { format!("#!{path} {args}") };
+    if plain.len() <= MAX_SHEBANG && !path.contains(char::is_whitespace) {
+        return format!("{plain}\n");
+    }
+    let quoted: String = path
+        .chars()
+        .flat_map(|c| {
+            let escaped = matches!(c, '"' | '\\' | '$' | '`');
+            escaped.then_some('\\').into_iter().chain([c])
+        })
+        .collect();
+    let args = if args.is_empty() { String::new() } else { format!("{args} ") };
+    format!("#!/bin/sh\n'''exec' \"{quoted}\" {args}\"$0\" \"$@\"\n' '''\n")
+}
+
+/// `pyvenv.cfg` (the `site` module) for an interpreter in the directory `home`.
+pub(super) fn pyvenv_cfg(home: &Path) -> String {
+    format!("home = {}\ninclude-system-site-packages = false\n", home.display())
+}
+
+/// Base64 with the URL-safe alphabet and no padding (RFC 4648, section 5), as `RECORD` wants.
+pub(super) fn base64_url(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = (0..3).fold(0u32, |w, i| w << 8 | u32::from(*chunk.get(i).unwrap_or(&0)));
+        for i in 0..=chunk.len() {
+            text.push(ALPHABET[(word >> (18 - 6 * i)) as usize & 63] as char);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_every_remainder() {
+        for (bytes, text) in
+            [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg")]
+        {
+            assert_eq!(base64_url(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64_url(&[0xfb, 0xff]), "-_8");
+    }
+
+    #[test]
+    fn long_or_spaced_interpreters_go_through_a_shell() {
+        assert_eq!(python_first_line(Path::new("/v/bin/python"), "-E"), "#!/v/bin/python -E\n");
+        // Exactly as long as the kernel takes, and one more.
+        let fits = format!("/{}", "x".repeat(MAX_SHEBANG - 3));
+        assert_eq!(python_first_line(Path::new(&fits), "").len(), MAX_SHEBANG + 1);
+        let long = format!("{fits}x");
+        assert!(python_first_line(Path::new(&long), "").starts_with("#!/bin/sh\n'''exec' "));
+        assert!(python_first_line(Path::new("/a b/python"), "").starts_with("#!/bin/sh\n"));
+    }
+}
