@@ -520,3 +520,6 @@ pub fn check_fresh(
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests;
