@@ -164,7 +164,7 @@ fn in_shell(program: &str, shell: Shell, dump: &str) {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && err.is_empty(), "{err}\n{script}");
     let out = out.replace("from the script\n", "");
-    let states: Vec<&str> = out.split("==\n").skip(1).collect();
+    let states: Vec<&str> = out.split("@@\n").skip(1).collect();
     assert_eq!(states.len(), 4, "{out}");
     assert_eq!(states[0], states[3], "what was there is there again");
     assert_eq!(states[1], states[2], "twice is once");
@@ -181,7 +181,7 @@ fn in_shell(program: &str, shell: Shell, dump: &str) {
     assert!(states[0].contains("PYTHONPATH=/it's foreign\n"), "{}", states[0]);
 }
 
-const POSIX_DUMP: &str = r#"echo ==
+const POSIX_DUMP: &str = r#"echo @@
 for n in PATH LD_LIBRARY_PATH PYTHONPATH FLAGS_x CONDA_PREFIX GPUENV_VIEW FROM_JSON PYTHONNOUSERSITE; do
   eval "if [ \"\${$n+set}\" = set ]; then printf '%s=%s\n' $n \"\$$n\"; else echo $n=unset; fi"
 done"#;
@@ -214,7 +214,7 @@ fn a_posix_shell_evaluates_it() {
 
 #[test]
 fn fish_evaluates_it() {
-    let dump = r#"echo ==
+    let dump = r#"echo @@
 for n in PATH LD_LIBRARY_PATH PYTHONPATH FLAGS_x CONDA_PREFIX GPUENV_VIEW FROM_JSON PYTHONNOUSERSITE
   if set -q $n; echo $n=(string join : $$n); else; echo $n=unset; end
 end"#;
