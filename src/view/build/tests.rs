@@ -239,6 +239,46 @@ fn the_farm_serves_bare_names() {
     assert_eq!(String::from_utf8_lossy(out).trim(), "3 2", "{}", String::from_utf8_lossy(err));
 }
 
+/// A kernel has the environment's variables, whatever has Jupyter's process.
+#[test]
+fn a_kernel_starts_with_the_variables_of_the_environment() {
+    let spec = r#"{"argv": ["python", "-c", "import os; print(*(os.environ.get(n) for n in ('SET', 'LD_LIBRARY_PATH', 'PYTHONPATH')))"]}"#;
+    let a = Package::wheel("nvidia-a").file("nvidia/a/lib/liba.so", &library("a", 1, &[], &[]));
+    let b = Package::wheel("b").file("b/libb.so", &library("b", 1, &["a"], &[]));
+    let at = "k-1.0.data/data/share/jupyter/kernels/python3/kernel.json";
+    let kernel = Package::wheel("k").file(at, spec.as_bytes());
+    let kernel = kernel.with_wheel(|meta| meta.data = Some("k-1.0.data".into()));
+    let mut set = Set::on_host([a, b, kernel]);
+    set.env = [("SET".to_owned(), "it's".to_owned())].into();
+    let built = Built::new(set);
+    let file = built.view.join("share/jupyter/kernels/python3/kernel.json");
+    let spec: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let argv: Vec<&str> =
+        spec["argv"].as_array().unwrap().iter().filter_map(|v| v.as_str()).collect();
+    let output = Command::new(argv[0])
+        .args(&argv[1..])
+        .env_clear()
+        .envs([("PATH", "/usr/bin:/bin"), ("PYTHONPATH", "/foreign"), ("LD_LIBRARY_PATH", "/x")])
+        .output()
+        .unwrap();
+    let expected = format!("it's {}/ld None\n", built.view.display());
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{err}");
+}
+
+/// With scripts of conda packages, too.
+#[test]
+fn the_run_script_sources_condas_scripts() {
+    let conda = Package::conda("c", "1").file(
+        "etc/conda/activate.d/c.sh",
+        b"export FROM_SCRIPT=\"$CONDA_PREFIX $#\"; echo noise\n",
+    );
+    let built = Built::new(Set::of([conda]));
+    let said =
+        built.says("share/gpuenv/run", &["sh", "-c", "echo \"$FROM_SCRIPT $1\"", "x", "a b"]);
+    assert_eq!(said, format!("{} 0 a b", built.view.display()));
+}
+
 #[test]
 fn a_program_is_a_real_file_that_finds_its_neighbours() {
     let dir = tempfile::tempdir().unwrap();
