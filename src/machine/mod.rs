@@ -1,1 +1,7 @@
 //! The machine: glibc, driver, interpreters. Facts read, never assumed.
+
+pub mod python;
+mod system;
+
+pub use python::{Interpreter, PythonError, find_python};
+pub use system::{glibc_version, kernel_release};
