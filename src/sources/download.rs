@@ -109,7 +109,7 @@ impl Downloader {
         let mut tried = Attempts::default();
         // Without a digest the name must depend on the place, or two files would mix.
         let mut part = match want.sha256 {
-            Some(sha256) => Some(Part::open(dir, &sha256.to_string())?),
+            Some(sha256) => Some(Part::open(dir, &sha256.to_string(), want.md5.is_some())?),
             None => None,
         };
         for place in places {
@@ -124,7 +124,7 @@ impl Downloader {
                 Some(part) => part,
                 None => {
                     let url = Sha256::of(place.url.as_str());
-                    Part::open(dir, &format!("url-{url}"))?
+                    Part::open(dir, &format!("url-{url}"), want.md5.is_some())?
                 }
             };
             match self.at_place(want, &place, &mut current, stop) {
@@ -442,8 +442,10 @@ fn check(want: &Want<'_>, part: &mut Part) -> Result<Digests, Failed> {
         Some(Outcome::Size { expected, found, looks_like: seen })
     } else if let Some(expected) = want.sha256.filter(|sha256| *sha256 != digests.sha256) {
         Some(Outcome::Sha256 { expected, found: digests.sha256, looks_like: seen })
-    } else if let Some(expected) = want.md5.filter(|md5| *md5 != digests.md5) {
-        Some(Outcome::Md5 { expected: hex(&expected), found: hex(&digests.md5) })
+    } else if let (Some(expected), Some(found)) = (want.md5, digests.md5)
+        && expected != found
+    {
+        Some(Outcome::Md5 { expected: hex(&expected), found: hex(&found) })
     } else {
         let kind: Option<(&'static str, &[u8])> = match want.file.rsplit('.').next() {
             Some("conda" | "whl") => Some(("a zip archive", b"PK")),
