@@ -1,6 +1,7 @@
 //! One file, from whichever of its places gives it whole: resumed, checked while it streams,
 //! kept only if it is the right one.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -107,6 +108,7 @@ impl Downloader {
             return Ok(got);
         }
         let mut tried = Attempts::default();
+        let mut asked = BTreeSet::new();
         // Without a digest the name must depend on the place, or two files would mix.
         let mut part = match want.sha256 {
             Some(sha256) => Some(Part::open(dir, &sha256.to_string(), want.md5.is_some())?),
@@ -120,6 +122,10 @@ impl Downloader {
                     continue;
                 }
             };
+            // Two sources may lead to one place.
+            if !asked.insert(place.url.clone()) {
+                continue;
+            }
             let mut current = match part.take() {
                 Some(part) => part,
                 None => {

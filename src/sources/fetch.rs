@@ -11,6 +11,7 @@ use super::download::{Downloader, Place, Places, Want, final_name};
 use super::error::{Attempt, Outcome, SourceError};
 use super::net::Stop;
 use super::places::locked_channel;
+use super::wheels::DEFAULT_INDEX;
 use super::{Inner, Sources, at_home};
 use crate::hash::Sha256;
 use crate::lockfile::{ArtifactKind, Lock, LockedPackage, Source, SourceKind};
@@ -211,33 +212,59 @@ impl Inner {
                     SourceKind::Url | SourceKind::Path => false,
                 }
         });
-        Box::new(own.into_iter().map(|s| (s, true)).chain(others.map(|s| (s, false))).flat_map(
-            move |(source, own)| -> Vec<Result<Place, Box<Attempt>>> {
-                let found = match source.kind {
-                    SourceKind::Channel => self.channel_places(source, package, own),
-                    SourceKind::Index | SourceKind::FindLinks => self.wheel_places(source, package),
-                    SourceKind::Url | SourceKind::Path => self.direct_place(source, package),
-                };
-                match found {
-                    Ok(urls) if urls.is_empty() && own => vec![Err(Box::new(Attempt {
-                        source: source.name.clone(),
-                        place: format!("the pages of {}", source.name),
-                        outcome: Outcome::Missing,
-                    }))],
-                    Ok(urls) => urls
-                        .into_iter()
-                        .map(|url| Ok(Place { source: source.name.clone(), url }))
-                        .collect(),
-                    Err(error) if own => vec![Err(Box::new(Attempt {
-                        source: source.name.clone(),
-                        place: source.url.clone().unwrap_or_else(|| source.name.clone()),
-                        outcome: Outcome::Other(error.to_string()),
-                    }))],
-                    // Another source that cannot be asked is no news about this package.
-                    Err(_) => Vec::new(),
+        let own = own.into_iter().flat_map(|source| self.copies(source)).map(|s| (s, true));
+        let others = others.map(|source| (source.clone(), false));
+        Box::new(own.chain(others).flat_map(move |(source, own)| {
+            let found = match source.kind {
+                SourceKind::Channel => self.channel_places(&source, package, own),
+                SourceKind::Index | SourceKind::FindLinks => self.wheel_places(&source, package),
+                SourceKind::Url | SourceKind::Path => self.direct_place(&source, package),
+            };
+            let nowhere = |place: String, outcome| {
+                vec![Err(Box::new(Attempt { source: source.name.clone(), place, outcome }))]
+            };
+            match found {
+                Ok(urls) if urls.is_empty() && own => {
+                    nowhere(format!("the pages of {}", source.name), Outcome::Missing)
                 }
-            },
-        ))
+                Ok(urls) => urls
+                    .into_iter()
+                    .map(|url| Ok(Place { source: source.name.clone(), url }))
+                    .collect(),
+                Err(error) if own => {
+                    nowhere(source.name.clone(), Outcome::Other(error.to_string()))
+                }
+                // Another source that cannot be asked is no news about this package.
+                Err(_) => Vec::new(),
+            }
+        }))
+    }
+
+    /// A source, and where the same files may be besides. The pages of an index are read from the
+    /// first mirror that answers; a file that is not right there is looked for on the pages of the
+    /// next one, and of the index itself. Channels have their mirrors among their places.
+    fn copies(&self, source: &Source) -> Vec<Source> {
+        let mut copies = vec![source.clone()];
+        let mirrors = self.config.mirrors.get(&source.name).map_or(&[][..], Vec::as_slice);
+        if mirrors.is_empty() || !matches!(source.kind, SourceKind::Index | SourceKind::FindLinks) {
+            return copies;
+        }
+        // Under another name, the mirrors of the source do not stand in for it.
+        let copy = |which: String, url: String| Source {
+            name: format!("{} ({which})", source.name),
+            kind: source.kind,
+            url: Some(url),
+        };
+        for (index, mirror) in mirrors.iter().enumerate() {
+            copies.push(copy(format!("mirror {}", index + 1), mirror.to_string()));
+        }
+        let home = source.url.clone().or_else(|| {
+            let here = self.config.wheels.index.as_ref().map(|setting| setting.value.to_string());
+            (source.name == DEFAULT_INDEX)
+                .then(|| here.unwrap_or_else(|| uv_distribution_types::PYPI_URL.to_string()))
+        });
+        copies.extend(home.map(|url| copy("itself".into(), url)));
+        copies
     }
 
     fn channel_places(

@@ -441,6 +441,35 @@ fn one_file_for_two_packages_is_fetched_once() {
     assert_eq!(server.log().len(), 1);
 }
 
+/// Fault 19, last input: the right file in one mirror, a wrong one in another.
+#[test]
+fn a_wheel_that_is_wrong_in_one_mirror_is_taken_from_the_next() {
+    let right = wheel("w", "1");
+    let wrong = wheel("w", "2");
+    let digest = Sha256::of(&right);
+    let server = Server::new(move |request: &Request| {
+        match request.path.as_str() {
+        "/one/w/" | "/two/w/" => Reply::ok(format!(
+            "<!DOCTYPE html><html><body><a href=\"w-1-py3-none-any.whl#sha256={digest}\">w</a></body></html>"
+        ))
+        .header("Content-Type", "text/html"),
+        "/one/w/w-1-py3-none-any.whl" => Reply::ok(wrong.clone()),
+        "/two/w/w-1-py3-none-any.whl" => Reply::ok(wheel("w", "1")),
+        _ => Reply::status(404),
+    }
+    });
+    let mut bench = Bench::new();
+    bench.config.mirrors.insert("pypi".into(), vec![server.url("/one"), server.url("/two")]);
+    let lock = Lock {
+        sources: vec![source("pypi", SourceKind::Index, None)],
+        packages: vec![locked(ArtifactKind::Wheel, "w-1-py3-none-any.whl", "pypi", &right)],
+        ..Lock::default()
+    };
+    assert_eq!(bench.fetch(&lock).unwrap()["w-1-py3-none-any.whl"], right);
+    let bad = server.log().iter().filter(|r| r.path == "/one/w/w-1-py3-none-any.whl").count();
+    assert_eq!(bad, 1, "not asked again");
+}
+
 #[test]
 fn names_in_a_lock_are_portable() {
     let links = |name: &str, url: &str| {
