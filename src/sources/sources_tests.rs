@@ -471,6 +471,40 @@ fn a_wheel_that_is_wrong_in_one_mirror_is_taken_from_the_next() {
 }
 
 #[test]
+fn an_index_that_refuses_or_is_not_cached_is_told_as_such() {
+    let server = Server::new(|_| Reply::status(401));
+    let mut bench = Bench::new();
+    bench.config.mirrors.insert("pypi".into(), vec![server.url("/simple")]);
+    bench.config.wheels.index =
+        Some(wheels::user_config::Setting { value: server.url("/simple"), from: "a test".into() });
+    let lock = Lock {
+        sources: vec![source("pypi", SourceKind::Index, None)],
+        packages: vec![locked(ArtifactKind::Wheel, "w-1-py3-none-any.whl", "pypi", b"x")],
+        ..Lock::default()
+    };
+    let error = bench.fetch(&lock).unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1 asked for credentials (HTTP 401)"), "{error}");
+    assert!(error.hint().unwrap().contains("netrc"), "{:?}", error.hint());
+
+    let offline = Sources::open(SourcesOptions {
+        config: bench.config.clone(),
+        offline: true,
+        cache_dir: bench.dir.path().join("cache"),
+        download_dir: None,
+        project_dir: bench.dir.path().into(),
+        progress: Arc::new(Silent),
+    });
+    let dir = bench.dir.path().join("d");
+    let asked = server.log().len();
+    let error = offline
+        .unwrap()
+        .fetch_all(&lock, &[&lock.packages[0]], &dir, &|_, _| Ok::<(), SourceError>(()))
+        .unwrap_err();
+    assert!(error.hint().unwrap().contains("--offline"), "{error}");
+    assert_eq!(server.log().len(), asked);
+}
+
+#[test]
 fn names_in_a_lock_are_portable() {
     let links = |name: &str, url: &str| {
         let got = portable(Source {
