@@ -62,6 +62,13 @@ pub(super) fn check_places(lock: &Lock) -> Found {
             return Err(at(Kind::Duplicate { what: "environment", name }));
         }
     }
+    let found: Vec<&str> = platforms.iter().map(|platform| platform.as_str()).collect();
+    let (asked, found) = (lock.inputs.get("env.platforms"), found.join(", "));
+    if asked != Some(&found) {
+        let asked = asked.map_or("none", String::as_str).to_owned();
+        let kind = Kind::Platforms { asked, found };
+        return Err((Place::Inputs("env.platforms".into()), kind));
+    }
     edges(lock)?;
     for (i, environment) in lock.environments.iter().enumerate() {
         let computed = lock.compute_env_id(environment);
@@ -161,6 +168,12 @@ fn package(lock: &Lock, package: &LockedPackage) -> Result<(), Kind> {
     };
     if !safe_file_name(&package.file) || !ending.iter().any(|e| package.file.ends_with(e)) {
         return Err(invalid("a file name of an artifact of its kind", &package.file));
+    }
+    // They become parts of store paths.
+    for text in [Some(&package.name), Some(&package.version), package.build.as_ref()] {
+        if let Some(text) = text.filter(|text| !safe_file_name(text)) {
+            return Err(invalid("a name, version or build that can be part of a path", text));
+        }
     }
     let name = match package.kind {
         ArtifactKind::Conda => package

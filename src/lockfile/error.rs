@@ -10,12 +10,14 @@ use crate::manifest::{line_column, list, mask_credentials};
 
 /// A `gpuenv.lock` that was refused.
 #[derive(Debug)]
-pub struct LockError {
+pub struct LockError(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     file: String,
     /// The text and the place in it; `None` for a lock that was never text.
     place: Option<(String, Range<usize>)>,
-    /// What is wrong.
-    pub kind: LockErrorKind,
+    kind: LockErrorKind,
 }
 
 impl LockError {
@@ -23,37 +25,43 @@ impl LockError {
         // A span past the end would make the edge's snippet fail instead of the lock.
         let end = span.end.min(text.len());
         let span = span.start.min(end)..end;
-        LockError { file: file.into(), place: Some((mask_credentials(text), span)), kind }
+        let place = Some((mask_credentials(text), span));
+        LockError(Box::new(Inner { file: file.into(), place, kind }))
     }
 
     pub(super) fn without_text(file: &str, kind: LockErrorKind) -> Self {
-        LockError { file: file.into(), place: None, kind }
+        LockError(Box::new(Inner { file: file.into(), place: None, kind }))
+    }
+
+    /// What is wrong.
+    pub fn kind(&self) -> &LockErrorKind {
+        &self.0.kind
     }
 
     /// Line and column of the fault, both from 1.
     pub fn position(&self) -> Option<(usize, usize)> {
-        self.place.as_ref().map(|(text, span)| line_column(text, span.start))
+        self.0.place.as_ref().map(|(text, span)| line_column(text, span.start))
     }
 }
 
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.position() {
-            Some((line, column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.kind),
-            None => write!(f, "{}: {}", self.file, self.kind),
+            Some((line, column)) => write!(f, "{}:{line}:{column}: {}", self.0.file, self.0.kind),
+            None => write!(f, "{}: {}", self.0.file, self.0.kind),
         }
     }
 }
 
 impl Error for LockError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.kind.source()
+        self.0.kind.source()
     }
 }
 
 impl Report for LockError {
     fn exit(&self) -> Exit {
-        match (&self.place, &self.kind) {
+        match (&self.0.place, &self.0.kind) {
             // Metadata of a package may hold what a lock must not.
             (Some(_), _) | (None, LockErrorKind::Credentials { .. }) => Exit::User,
             // gpuenv itself made it.
@@ -62,9 +70,9 @@ impl Report for LockError {
     }
     fn hint(&self) -> Option<String> {
         let anew = "restore the file from version control, or run `gpuenv lock` to write it anew (it keeps the versions that still fit)";
-        Some(match &self.kind {
+        Some(match &self.0.kind {
             LockErrorKind::Newer { .. } => {
-                "upgrade gpuenv; or, to keep this version, run `gpuenv lock` with an older lock in place".into()
+                "upgrade gpuenv, or restore the lock that this version wrote".into()
             }
             LockErrorKind::Conflict => "run `gpuenv lock`: it solves for the merged env.toml and keeps what both sides agree on".into(),
             LockErrorKind::EnvId { .. } => format!("a lock is not edited by hand, and a merge needs a new solve: {anew}"),
@@ -78,8 +86,8 @@ impl Report for LockError {
         })
     }
     fn snippet(&self) -> Option<Snippet> {
-        let (text, span) = self.place.clone()?;
-        Some(Snippet { file: self.file.clone(), text, span, label: self.kind.label().into() })
+        let (text, span) = self.0.place.clone()?;
+        Some(Snippet { file: self.0.file.clone(), text, span, label: self.0.kind.label().into() })
     }
 }
 
@@ -166,6 +174,14 @@ pub enum LockErrorKind {
         /// Who names it.
         by: String,
     },
+    /// The environments are not those that the inputs ask for.
+    #[error("the inputs ask for the platforms {asked}; the lock has environments for {found}")]
+    Platforms {
+        /// From `env.platforms`.
+        asked: String,
+        /// Of the environments.
+        found: String,
+    },
     /// A package that no environment holds.
     #[error("package `{0}` is in no environment")]
     Orphan(String),
@@ -224,6 +240,7 @@ impl LockErrorKind {
             LockErrorKind::Invalid { .. } => "not valid",
             LockErrorKind::Duplicate { .. } => "there twice",
             LockErrorKind::Dangling { .. } => "leads nowhere",
+            LockErrorKind::Platforms { .. } => "other platforms",
             LockErrorKind::Orphan(_) => "in no environment",
             LockErrorKind::Id { .. } => "does not fit",
             LockErrorKind::WrongSource { .. } => "wrong source",

@@ -18,6 +18,7 @@ pub(super) fn edge_target(kind: ArtifactKind, edge: &str) -> (ArtifactKind, &str
 /// The packages of one environment; an edge leads from a package to what it requires.
 pub struct Graph<'l> {
     graph: DiGraph<&'l LockedPackage, ()>,
+    asked: BTreeSet<NodeIndex>,
     roots: Vec<NodeIndex>,
 }
 
@@ -54,23 +55,24 @@ impl Lock {
                 }
             }
         }
-        let mut roots = BTreeSet::new();
+        let mut asked = BTreeSet::new();
         for (prefix, kind) in
             [("dependencies.", ArtifactKind::Conda), ("pypi-dependencies.", ArtifactKind::Wheel)]
         {
             for name in self.inputs_below(prefix).keys() {
                 // A conda package may stand in for a distribution of the same name.
                 let found = nodes.get(&(kind, *name)).or(nodes.get(&(ArtifactKind::Conda, *name)));
-                roots.extend(found);
+                asked.extend(found);
             }
         }
-        // What gpuenv adds by itself, such as an installer database's own tools, nobody requires.
+        // What gpuenv adds by itself, so that `pip list` works, say, nobody requires.
+        let mut roots = asked.clone();
         for node in graph.node_indices() {
             if graph.neighbors_directed(node, Direction::Incoming).next().is_none() {
                 roots.insert(node);
             }
         }
-        Graph { graph, roots: roots.into_iter().collect() }
+        Graph { graph, asked, roots: roots.into_iter().collect() }
     }
 }
 
@@ -88,6 +90,11 @@ impl<'l> Graph<'l> {
     /// What env.toml asks for, and what gpuenv adds, in link order.
     pub fn roots(&self) -> &[Node] {
         &self.roots
+    }
+
+    /// Whether env.toml itself asks for `node`.
+    pub fn is_asked_for(&self, node: Node) -> bool {
+        self.asked.contains(&node)
     }
 
     /// Packages called `name` in either world (PEP 503 spelling is forgiven), in link order.

@@ -13,6 +13,7 @@ use super::model::{
     ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, Source, SourceKind, VERSION,
     Verification,
 };
+use crate::manifest::mask_credentials;
 
 /// Reads the text of a `gpuenv.lock`; `file` is what messages call it.
 ///
@@ -183,7 +184,8 @@ impl<'t> Table<'t> {
     {
         text.parse().map_err(|error| {
             let cause = Some(Box::new(error) as _);
-            Fault { span, kind: Kind::Invalid { what, value: text.to_owned(), cause } }
+            let value = mask_credentials(text);
+            Fault { span, kind: Kind::Invalid { what, value, cause } }
         })
     }
 

@@ -161,9 +161,9 @@ fn the_version_is_read_before_the_body() {
         "gpuenv.lock:3:1: the lock has version 2; this gpuenv reads up to version 1"
     );
     assert!(error.hint().unwrap().contains("upgrade gpuenv"));
-    assert!(matches!(refused("").kind, LockErrorKind::NoVersion));
-    assert!(matches!(refused("[inputs]\nlock-version = 1\n").kind, LockErrorKind::NoVersion));
-    assert!(matches!(refused("lock-version = 0\n").kind, LockErrorKind::NoSuchVersion(0)));
+    assert!(matches!(refused("").kind(), LockErrorKind::NoVersion));
+    assert!(matches!(refused("[inputs]\nlock-version = 1\n").kind(), LockErrorKind::NoVersion));
+    assert!(matches!(refused("lock-version = 0\n").kind(), LockErrorKind::NoSuchVersion(0)));
 }
 
 #[test]
@@ -209,6 +209,9 @@ fn damage_is_named_with_its_line() {
         ("source = \"path\"", "source = \"conda-forge\"", "gives no such artifacts"),
         ("name = \"six\"", "name = \"Six\"", "not a normalized package name"),
         ("name = \"six\"", "name = \"si x\"", "not a normalized package name"),
+        ("name = \"libzlib\"", "name = \"..\"", "part of a path"),
+        ("version = \"1.16.0\"", "version = \"1/../2\"", "part of a path"),
+        ("version = \"1.16.0\"", "version = \"a\"", "not a version"),
         ("location = \"./wheels/", "location = \"/srv/", "absolute path"),
         ("location = \"./wheels/", "location = \"file:///srv/", "absolute path"),
         ("location = \"./wheels/", "location = \"https://u:p@h.invalid/", "holds credentials"),
@@ -219,6 +222,12 @@ fn damage_is_named_with_its_line() {
         ("\"view.winners.bin", "\"view.winners./bin", "not a path in the view"),
         ("build = \"h1_0\"\n", "", "`build` is missing"),
         ("[\"import\", \"passed\"]", "[\"import\"]", "not an array of pairs"),
+        (
+            "platforms\" = \"linux-64\"",
+            "platforms\" = \"linux-64, linux-aarch64\"",
+            "the lock has environments for linux-64",
+        ),
+        ("\"env.platforms\" = \"linux-64\"\n", "", "ask for the platforms none"),
         ("[inputs]", "[imputs]", "unknown key `imputs`"),
         ("size = 512", "size 512", "damaged"),
         ("size = 512", "=======", "merge conflict"),
@@ -241,7 +250,7 @@ fn nothing_is_there_twice() {
     for head in ["[[source]]", "[[environment]]", "[[package]]", "[[verification]]"] {
         let doubled = format!("{text}\n{}\n", block(head));
         let error = refused(&doubled);
-        assert!(matches!(error.kind, LockErrorKind::Duplicate { .. }), "{error}");
+        assert!(matches!(error.kind(), LockErrorKind::Duplicate { .. }), "{error}");
     }
 }
 
@@ -252,14 +261,14 @@ fn fault_r4_no_credentials() {
     let index = lock.sources.iter_mut().find(|source| source.name == "pypi").unwrap();
     index.url = Some("https://user:secret@h.invalid/simple".into());
     let error = check(&lock).unwrap_err();
-    assert!(matches!(error.kind, LockErrorKind::Credentials { .. }), "{error}");
+    assert!(matches!(error.kind(), LockErrorKind::Credentials { .. }), "{error}");
     let error = refused(&write(&lock));
     let shown = format!("{error} {} {}", error.hint().unwrap(), error.snippet().unwrap().text);
     assert!(!shown.contains("secret"), "{shown}");
 
     let mut lock = example();
     lock.packages.last_mut().unwrap().requires.push("x @ https://secret@h.invalid/x.whl".into());
-    assert!(matches!(check(&lock).unwrap_err().kind, LockErrorKind::Credentials { .. }));
+    assert!(matches!(check(&lock).unwrap_err().kind(), LockErrorKind::Credentials { .. }));
 }
 
 /// Every version ever written stays readable, and reading one does not make it stale.
@@ -291,6 +300,8 @@ fn graph_says_who_needs_what() {
         nodes.iter().map(|node| graph.package(*node).name.as_str()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(names(graph.roots()), "python torch ours");
+    assert!(graph.is_asked_for(graph.roots()[0]));
+    assert!(!graph.is_asked_for(graph.find("six")[0]));
     let [zlib] = graph.find("libzlib")[..] else { panic!() };
     let why: Vec<String> = graph.why(zlib).iter().map(|path| names(path)).collect();
     assert_eq!(why, ["python libzlib", "ours python libzlib", "torch python libzlib"]);
@@ -306,6 +317,35 @@ fn graph_says_who_needs_what() {
         .collect();
     let expected = [("ours", 1, false), ("python", 0, true), ("torch", 2, false)];
     assert_eq!(shown, expected.map(|(n, c, r)| (n.to_owned(), c, r)));
+}
+
+/// A wheel for every platform has the edges of all of them; each graph shows its own.
+#[test]
+fn two_platforms_share_a_wheel() {
+    let mut lock = example();
+    let wheels: Vec<PackageId> = ["six-1.16.0-py3-none-any.whl", "torch-2.1.0-py3-none-any.whl"]
+        .map(|id| PackageId(id.into()))
+        .into();
+    let other = LockedEnvironment {
+        platform: Platform::LinuxAarch64,
+        host_python: Some("3.11".into()),
+        packages: wheels,
+        view_hash: None,
+        ..lock.environments[0].clone()
+    };
+    lock.environments.push(other);
+    lock.inputs.insert("env.platforms".into(), "linux-64, linux-aarch64".into());
+    lock.set_env_ids();
+    lock.sort();
+    check(&lock).unwrap();
+    assert_eq!(parse(&write(&lock), "gpuenv.lock").unwrap(), lock);
+    let [x86, arm] = [Platform::Linux64, Platform::LinuxAarch64].map(|platform| {
+        let environment = lock.environment(platform).unwrap();
+        let graph = lock.graph(environment);
+        graph.requires(graph.find("torch")[0]).len()
+    });
+    assert_eq!((x86, arm), (2, 1));
+    assert_ne!(lock.environments[0].env_id, lock.environments[1].env_id);
 }
 
 #[test]
@@ -327,7 +367,7 @@ fn pins_survive_a_merge_conflict() {
     let from = text.find("[[package]]").unwrap();
     let conflict = format!("<<<<<<< a\n{}=======\n{}>>>>>>> b\n", &text[from..], &theirs[from..]);
     let merged = format!("{}{conflict}", &text[..from]);
-    assert!(matches!(refused(&merged).kind, LockErrorKind::Conflict));
+    assert!(matches!(refused(&merged).kind(), LockErrorKind::Conflict));
     let pins = salvage(&merged);
     let versions: Vec<&str> =
         pins.iter().filter(|pin| pin.name == "torch").map(|pin| &*pin.version).collect();

@@ -3,12 +3,16 @@
 use std::error::Error;
 use std::fmt;
 
+use super::location::mask_credentials;
 use super::model::Span;
 use crate::error::{Exit, Report, Snippet};
 
 /// An `env.toml` that was refused: all faults found in one reading, in the order of the text.
 #[derive(Debug)]
-pub struct ManifestError {
+pub struct ManifestError(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     file: String,
     text: String,
     first: Fault,
@@ -21,32 +25,32 @@ impl ManifestError {
         faults.sort_by_key(|fault| fault.span.start);
         let mut faults = faults.into_iter();
         let first = faults.next()?;
-        Some(ManifestError {
+        Some(ManifestError(Box::new(Inner {
             file: file.to_owned(),
             text: text.to_owned(),
             first,
             others: faults.collect(),
-        })
+        })))
     }
 
     /// One fault alone.
     pub(super) fn of(file: &str, text: &str, fault: Fault) -> Self {
-        ManifestError {
+        ManifestError(Box::new(Inner {
             file: file.to_owned(),
             text: text.to_owned(),
             first: fault,
             others: Vec::new(),
-        }
+        }))
     }
 
     /// Every fault, in the order of the text; never empty.
     pub fn faults(&self) -> impl Iterator<Item = &Fault> {
-        std::iter::once(&self.first).chain(&self.others)
+        std::iter::once(&self.0.first).chain(&self.0.others)
     }
 
     /// Line and column of a byte offset, both from 1, columns in characters.
     pub fn position(&self, offset: usize) -> (usize, usize) {
-        line_column(&self.text, offset)
+        line_column(&self.0.text, offset)
     }
 }
 
@@ -60,14 +64,14 @@ pub(crate) fn line_column(text: &str, offset: usize) -> (usize, usize) {
 
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (line, column) = self.position(self.first.span.start);
-        write!(f, "{}:{line}:{column}: {}", self.file, self.first.kind)
+        let (line, column) = self.position(self.0.first.span.start);
+        write!(f, "{}:{line}:{column}: {}", self.0.file, self.0.first.kind)
     }
 }
 
 impl Error for ManifestError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.first.kind.source()
+        self.0.first.kind.source()
     }
 }
 
@@ -76,10 +80,10 @@ impl Report for ManifestError {
         Exit::User
     }
     fn hint(&self) -> Option<String> {
-        let mut lines: Vec<String> = self.first.kind.hint().into_iter().collect();
-        for fault in &self.others {
+        let mut lines: Vec<String> = self.0.first.kind.hint().into_iter().collect();
+        for fault in &self.0.others {
             let (line, column) = self.position(fault.span.start);
-            let mut words = format!("also at {}:{line}:{column}: {}", self.file, fault.kind);
+            let mut words = format!("also at {}:{line}:{column}: {}", self.0.file, fault.kind);
             let mut cause = fault.kind.source();
             while let Some(error) = cause {
                 words.push_str(": ");
@@ -92,10 +96,10 @@ impl Report for ManifestError {
     }
     fn snippet(&self) -> Option<Snippet> {
         Some(Snippet {
-            file: self.file.clone(),
-            text: self.text.clone(),
-            span: self.first.span.clone(),
-            label: self.first.kind.label(),
+            file: self.0.file.clone(),
+            text: self.0.text.clone(),
+            span: self.0.first.span.clone(),
+            label: self.0.first.kind.label(),
         })
     }
 }
@@ -111,6 +115,16 @@ pub struct Fault {
 
 /// A cause kept for the chain of an error.
 pub type Cause = Box<dyn Error + Send + Sync + 'static>;
+
+/// An error of a library that draws arrows below its own text, as its first line; credentials
+/// are masked.
+pub(super) fn flat(error: impl fmt::Display) -> Cause {
+    #[derive(Debug, thiserror::Error)]
+    #[error("{0}")]
+    struct Words(String);
+    let words = error.to_string();
+    Box::new(Words(mask_credentials(words.lines().next().unwrap_or(""))))
+}
 
 /// The kinds of faults.
 #[derive(Debug, thiserror::Error)]

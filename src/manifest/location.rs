@@ -3,43 +3,92 @@
 
 use url::Url;
 
-/// Whether a URL carries a user name, a password, or a conda token (`/t/TOKEN/…`).
+/// Parameters of a query whose values are secrets: pre-signed URLs, private registries.
+const SECRET_PARAMETERS: [&str; 10] = [
+    "access_token",
+    "auth",
+    "password",
+    "private_token",
+    "sig",
+    "signature",
+    "token",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-goog-signature",
+];
+
+fn is_secret(parameter: &str) -> bool {
+    SECRET_PARAMETERS.iter().any(|secret| secret.eq_ignore_ascii_case(parameter))
+}
+
+/// Whether a URL carries a user name, a password, a conda token (`/t/TOKEN/…`), or a parameter
+/// that signs it.
 pub fn has_credentials(url: &Url) -> bool {
     let token = || {
         let mut segments = url.path_segments()?;
-        Some(segments.next()? == "t" && !segments.next()?.is_empty())
+        let found = segments.next()? == "t" && !segments.next()?.is_empty();
+        Some(found && segments.next().is_some())
     };
-    !url.username().is_empty() || url.password().is_some() || token().unwrap_or(false)
+    !url.username().is_empty()
+        || url.password().is_some()
+        || token().unwrap_or(false)
+        || url.query_pairs().any(|(key, value)| is_secret(&key) && !value.is_empty())
 }
 
-/// `text` with what stands between `://` and `@` of a URL, or after its `/t/`, replaced by as
-/// many `*` as it has bytes, so that byte offsets stay valid.
+/// `text` with the secrets of [`has_credentials`] in all its URLs replaced by as many `*` as they
+/// have bytes, so that byte offsets stay valid.
 pub fn mask_credentials(text: &str) -> String {
-    const END: [char; 9] = ['/', '"', '\'', '?', '#', ' ', '\t', '\r', '\n'];
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
-        out.push_str(before);
-        let authority = &after[..after.find(END).unwrap_or(after.len())];
-        let mut tail = after;
-        if let Some(at_sign) = authority.rfind('@') {
-            out.extend(std::iter::repeat_n('*', at_sign));
-            tail = &after[at_sign..];
-        }
-        let host = tail.find(END).unwrap_or(tail.len());
-        out.push_str(&tail[..host]);
-        tail = &tail[host..];
-        if let Some(token) = tail.strip_prefix("/t/") {
-            let len = token.find(END).unwrap_or(token.len());
-            out.push_str("/t/");
-            out.extend(std::iter::repeat_n('*', len));
-            tail = &token[len..];
-        }
+        out.push_str(&rest[..at + 3]);
+        let after = &rest[at + 3..];
+        let end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>');
+        let (url, tail) = after.split_at(after.find(end).unwrap_or(after.len()));
+        mask_url(url, &mut out);
         rest = tail;
     }
     out.push_str(rest);
     out
+}
+
+/// Masks what follows `://` of one URL.
+fn mask_url(url: &str, out: &mut String) {
+    let stars = |out: &mut String, text: &str| out.extend(std::iter::repeat_n('*', text.len()));
+    let (authority, rest) = url.split_at(url.find(['/', '?', '#']).unwrap_or(url.len()));
+    match authority.rsplit_once('@') {
+        Some((user, host)) => {
+            stars(out, user);
+            out.push('@');
+            out.push_str(host);
+        }
+        None => out.push_str(authority),
+    }
+    let (path, rest) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    match path.strip_prefix("/t/").and_then(|path| path.split_once('/')) {
+        Some((token, path)) => {
+            out.push_str("/t/");
+            stars(out, token);
+            out.push('/');
+            out.push_str(path);
+        }
+        None => out.push_str(path),
+    }
+    for part in rest.split_inclusive(['?', '&', '#']) {
+        let (pair, separator) = match part.char_indices().next_back() {
+            Some((at, '?' | '&' | '#')) => part.split_at(at),
+            _ => (part, ""),
+        };
+        match pair.split_once('=') {
+            Some((key, value)) if is_secret(key) => {
+                out.push_str(key);
+                out.push('=');
+                stars(out, value);
+            }
+            _ => out.push_str(pair),
+        }
+        out.push_str(separator);
+    }
 }
 
 /// How a channel, an index or a page of links is called in a lock.
@@ -111,19 +160,48 @@ mod tests {
         for (url, masked) in [
             ("https://user:pw@h.invalid/x", "https://*******@h.invalid/x"),
             ("https://tok@h.invalid", "https://***@h.invalid"),
+            ("https://a@b:c@h.invalid/", "https://*****@h.invalid/"),
             ("https://h.invalid/t/secret/chan", "https://h.invalid/t/******/chan"),
+            ("https://h.invalid/x?a=b&Token=pw#c", "https://h.invalid/x?a=b&Token=**#c"),
+            ("https://h.invalid?sig=pw&a=b", "https://h.invalid?sig=**&a=b"),
         ] {
             assert!(has_credentials(&url.parse().unwrap()), "{url}");
             assert_eq!(mask_credentials(url), masked);
         }
-        for url in ["https://h.invalid/a@b", "https://h.invalid/t/", "https://h.invalid/team/x"] {
+        for url in [
+            "https://h.invalid/a@b",
+            "https://h.invalid/t/",
+            "https://h.invalid/t/x-1-py3-none-any.whl",
+            "https://h.invalid/team/x/y",
+            "https://h.invalid/x?version=1&design=2#sha256=00",
+            "https://[::1]:80/x",
+        ] {
             assert!(!has_credentials(&url.parse().unwrap()), "{url}");
             assert_eq!(mask_credentials(url), url);
         }
-        assert_eq!(
-            mask_credentials("a = \"https://ü:é@h/\" # b@c"),
-            "a = \"https://*****@h/\" # b@c"
-        );
+        let text = "a = \"https://ü:é@h/\" # b@c ssh://d@e";
+        assert_eq!(mask_credentials(text), "a = \"https://*****@h/\" # b@c ssh://*@e");
+    }
+
+    proptest::proptest! {
+        /// What is masked has no credentials left, keeps its length, and is masked once.
+        #[test]
+        fn masks_are_complete(
+            user in "[a-z0-9:@%]{0,6}",
+            path in "(/t)?(/[a-z]{0,4}){0,3}",
+            query in "(\\?(token|a|SIG)=[a-z]{0,4}(&(token|b)=[a-z]{0,4})?)?",
+        ) {
+            // An empty user with an empty password is no secret, and masked all the same.
+            proptest::prop_assume!(!user.chars().all(|c| c == ':' || c == '@') || user.is_empty());
+            let at = if user.is_empty() { "" } else { "@" };
+            let url = format!("https://{user}{at}h.invalid{path}{query}");
+            if let Ok(parsed) = url.parse::<Url>() {
+                let masked = mask_credentials(&url);
+                proptest::prop_assert_eq!(masked != url, has_credentials(&parsed), "{}", url);
+                proptest::prop_assert_eq!(masked.len(), url.len());
+                proptest::prop_assert_eq!(mask_credentials(&masked), masked);
+            }
+        }
     }
 
     #[test]

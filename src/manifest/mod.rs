@@ -16,3 +16,6 @@ pub use location::{LockLocation, Place, has_credentials, lock_location, mask_cre
 pub use model::*;
 pub(crate) use parse::is_env_name;
 pub use parse::parse;
+
+#[cfg(test)]
+mod tests;

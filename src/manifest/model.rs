@@ -27,7 +27,7 @@ pub struct Spanned<T> {
 /// A whole `env.toml`.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// The text it was read from, for messages.
+    /// The text it was read from, for messages; credentials in comments are masked.
     pub text: String,
     /// `[env]`.
     pub env: Env,

@@ -80,20 +80,21 @@ fn spec<'t>(
 type Refused = (String, Option<super::super::error::Cause>);
 
 /// A version bound, optionally followed by a space and a build string.
-pub(in super::super) fn string_spec(text: &str) -> Result<NamelessMatchSpec, Refused> {
+fn string_spec(text: &str) -> Result<NamelessMatchSpec, Refused> {
     if text.trim().is_empty() {
         return Err((VERSION_HINT.into(), None));
     }
+    let table = "the string holds a version and perhaps a build; channel, URL and the rest go into a table such as { version = \"1.2.*\", channel = \"conda-forge\" }";
+    let hint = if text.contains([':', '[', '/']) { table } else { VERSION_HINT };
     let spec = NamelessMatchSpec::from_str(text, ParseStrictness::Strict)
-        .map_err(|error| (VERSION_HINT.into(), Some(Box::new(error) as _)))?;
+        .map_err(|error| (hint.into(), Some(Box::new(error) as _)))?;
     let plain = NamelessMatchSpec {
         version: spec.version.clone(),
         build: spec.build.clone(),
         ..NamelessMatchSpec::default()
     };
     if spec != plain || spec.version.is_none() {
-        let hint = "the string holds a version and perhaps a build; channel, URL and the rest go into a table such as { version = \"1.2.*\", channel = \"conda-forge\" }";
-        return Err((hint.into(), None));
+        return Err((table.into(), None));
     }
     Ok(plain)
 }

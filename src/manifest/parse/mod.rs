@@ -8,7 +8,7 @@ mod wheels;
 use toml_edit::Document;
 
 pub(crate) use self::settings::is_env_name;
-pub(super) use self::wheels::parse_specifiers;
+pub(super) use self::wheels::url_file_name;
 
 use self::reader::{Reader, Section};
 use super::error::{Fault, FaultKind, ManifestError};
@@ -107,7 +107,7 @@ fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Manifest> {
     let verify: Verify = settings::verify(reader, root);
 
     let manifest = Manifest {
-        text: reader.text.to_owned(),
+        text: mask_credentials(reader.text),
         env: env?,
         dependencies,
         pypi_dependencies,

@@ -2,7 +2,7 @@
 
 use toml_edit::{Item, TableLike, Value};
 
-use super::super::error::{Cause, Fault, FaultKind, line_column, nearest};
+use super::super::error::{Cause, Fault, FaultKind, flat, line_column, nearest};
 use super::super::location::mask_credentials;
 use super::super::model::{Span, Spanned};
 
@@ -204,13 +204,11 @@ impl<'t> Reader<'t> {
         let value = text.value.as_ref();
         match value.parse() {
             Ok(parsed) => Some(parsed),
-            Err(error) => self.invalid(
-                text.span.clone(),
-                what,
-                value,
-                hint.map(str::to_owned),
-                Some(Box::new(error)),
-            ),
+            Err(error) => {
+                let drawn = error.to_string().contains('\n');
+                let cause: Cause = if drawn { flat(error) } else { Box::new(error) };
+                self.invalid(text.span.clone(), what, value, hint.map(str::to_owned), Some(cause))
+            }
         }
     }
 }

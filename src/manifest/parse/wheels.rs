@@ -9,7 +9,7 @@ use uv_normalize::{ExtraName, PackageName as DistName};
 use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
-use super::super::error::{FaultKind, nearest};
+use super::super::error::{FaultKind, flat, nearest};
 use super::super::location::{Place, place};
 use super::super::model::{
     DependencyOverride, IndexName, IndexSource, Prereleases, PypiOptions, Spanned, WheelDependency,
@@ -178,14 +178,14 @@ fn specifiers(reader: &mut Reader, text: &Spanned<&str>, name: &str) -> Option<V
                 "a version specifier",
                 text.value,
                 Some(hint.into()),
-                Some(Box::new(error)),
+                Some(flat(error)),
             )
         }
     }
 }
 
 /// `""` and `"*"` mean any version.
-pub(in super::super) fn parse_specifiers(
+fn parse_specifiers(
     text: &str,
 ) -> Result<VersionSpecifiers, uv_pep440::VersionSpecifiersParseError> {
     match text.trim() {
@@ -195,7 +195,7 @@ pub(in super::super) fn parse_specifiers(
 }
 
 /// The last component of a URL's path, percent-decoded once.
-fn url_file_name(url: &Url) -> Option<String> {
+pub(in super::super) fn url_file_name(url: &Url) -> Option<String> {
     let last = url.path_segments()?.next_back()?;
     let bytes = last.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -529,7 +529,9 @@ fn find_links(reader: &mut Reader, text: &Spanned<String>, key: &str) -> Option<
     match place(&text.value) {
         Place::Url => http_url(reader, text, key).map(|_| ()),
         Place::Absolute | Place::Relative | Place::Name => {
-            if text.value.is_empty() || text.value.chars().any(char::is_control) {
+            // The shell is not there to expand a `~`.
+            let home = text.value.starts_with('~');
+            if home || text.value.is_empty() || text.value.chars().any(char::is_control) {
                 let hint = "write a URL or a directory, such as \"./wheels\"".to_owned();
                 return reader.invalid(
                     text.span.clone(),
