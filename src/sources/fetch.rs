@@ -116,9 +116,15 @@ fn hand_on<E: From<SourceError>>(
 ) -> Result<(), E> {
     let Some((last, others)) = packages.split_last() else { return Ok(()) };
     for (number, package) in others.iter().enumerate() {
-        let mut name = path.clone().into_os_string();
-        name.push(format!(".{number}"));
-        let own = PathBuf::from(name);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let own = path.with_file_name(format!("{number}-{name}"));
+        // A link that an earlier run left behind is the file itself: writing to it would lose both.
+        match std::fs::remove_file(&own) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(SourceError::io("remove", own, e).into());
+            }
+            _ => {}
+        }
         let copied = match std::fs::hard_link(&path, &own) {
             Err(_) => std::fs::copy(&path, &own).map(|_| ()),
             linked => linked,
