@@ -452,3 +452,36 @@ proptest::proptest! {
         proptest::prop_assert_eq!(std::fs::read(got.path).unwrap(), file);
     }
 }
+
+#[test]
+fn requests_go_through_the_proxy_except_for_exempted_hosts() {
+    use super::super::config::{ANY_HOST, Proxies, ProxyRule};
+    let (mut bench, file) = (Bench::new(), body());
+    let proxy = {
+        let file = file.clone();
+        Server::new(move |_| Reply::ok(file.clone()))
+    };
+    let direct = Server::files(vec![("/x", file.clone())]);
+    bench.config.allow_insecure.insert(ANY_HOST.into());
+    let rule = |host: Option<&str>| ProxyRule {
+        scheme: Some("http".into()),
+        host: host.map(String::from),
+        proxy: proxy.url("/"),
+    };
+    bench.config.proxies = Proxies { rules: vec![rule(None)], no_proxy: Some("127.0.0.1".into()) };
+    bench.get(&want(&file), &[direct.url("/x")]).unwrap();
+    assert!(proxy.log().is_empty());
+
+    bench.dir = tempfile::tempdir().unwrap();
+    let far = Url::parse("http://far.example.invalid/x").unwrap();
+    bench.get(&want(&file), std::slice::from_ref(&far)).unwrap();
+    assert_eq!(proxy.log()[0].path, far.as_str());
+
+    bench.dir = tempfile::tempdir().unwrap();
+    bench.config.proxies =
+        Proxies { rules: vec![rule(Some("far.example.invalid"))], no_proxy: None };
+    bench.get(&want(&file), &[far]).unwrap();
+    bench.dir = tempfile::tempdir().unwrap();
+    bench.get(&want(&file), &[direct.url("/x")]).unwrap();
+    assert_eq!((proxy.log().len(), direct.log().len()), (2, 2));
+}
