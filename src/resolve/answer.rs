@@ -18,7 +18,7 @@ use super::error::SolveError;
 use super::names::{Candidate, Name, Set};
 use super::problem::{Chosen, ChosenKind, Key, Solution};
 use super::provider::{WheelFile, WheelOrigin};
-use super::solver::{Root, single_set};
+use super::solver::Root;
 use super::target::PyMask;
 
 /// What was chosen, by name.
@@ -132,9 +132,7 @@ impl Walk<'_, '_> {
 
     fn roots(&mut self, roots: &[Root]) -> Result<(), SolveError> {
         for root in roots {
-            let Some(set) = single_set(root.requirement.requirement) else {
-                continue;
-            };
+            let set = root.set;
             let name = self.engine.pool.resolve_version_set_package_name(set);
             if let Name::Conda(name) = self.engine.pool.resolve_package_name(name) {
                 let set = self.engine.pool.resolve_version_set(set);

@@ -33,6 +33,8 @@ pub(crate) mod testing;
 mod tests;
 #[cfg(test)]
 mod tests_explain;
+#[cfg(test)]
+mod tests_oracle;
 mod wheels;
 mod words;
 

@@ -88,7 +88,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
             Set::Any => name.to_string(),
             Set::Pythons(mask) => self.engine.pythons().describe(mask),
             Set::Specifiers(specifiers) if specifiers.is_empty() => name.to_string(),
-            Set::Records(_) | Set::World(_) => name.to_string(),
+            Set::Records(_) | Set::World(_) | Set::Extra(_) => name.to_string(),
             Set::Spec(_) | Set::Specifiers(_) => format!("{name} {set}"),
         }
     }
@@ -216,7 +216,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
         }
         let versions = self.versions(name);
         if versions.is_empty() {
-            let channels = words::list(&self.engine.problem.channels, "nor");
+            let channels = words::list(&self.engine.problem.channels, "or");
             let channels = if channels.is_empty() {
                 "no channel is given".to_owned()
             } else {
@@ -498,7 +498,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
     }
 }
 
-/// `cp39.cp310.cp311` in words.
+/// `cp39.cp310.cp311` in words: neighbours as a range.
 fn python_tags(tags: &str) -> String {
     let mut tags: Vec<(u32, u32, &str)> = tags
         .split('.')
@@ -509,19 +509,36 @@ fn python_tags(tags: &str) -> String {
         })
         .collect();
     tags.sort_unstable();
-    let tags: Vec<String> = tags.into_iter().map(|(_, _, tag)| tag.to_owned()).collect();
-    words::list(&tags, "and")
+    tags.dedup();
+    let mut parts: Vec<String> = Vec::new();
+    let mut start = 0;
+    for end in 1..=tags.len() {
+        let kind = |tag: &str| tag.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+        if end < tags.len()
+            && tags[end].0 == tags[end - 1].0
+            && tags[end].1 == tags[end - 1].1 + 1
+            && kind(tags[end].2) == kind(tags[end - 1].2)
+        {
+            continue;
+        }
+        match end - start {
+            1 => parts.push(tags[start].2.to_owned()),
+            _ => parts.push(format!("{} to {}", tags[start].2, tags[end - 1].2)),
+        }
+        start = end;
+    }
+    words::list(&parts, "and")
 }
 
 /// Versions, oldest first: all if few, else the range.
 fn some(versions: &[String]) -> String {
     match versions {
         [] => "there is none".to_owned(),
-        few if few.len() <= 4 => format!("there is {}", words::list(few, "and")),
+        [one] => format!("there is only {one}"),
+        few if few.len() <= 4 => format!("there are {}", words::list(few, "and")),
         [first, .., last] => {
             format!("there are {}, from {first} to {last}", words::count(versions.len(), "version"))
         }
-        [one] => format!("there is {one}"),
     }
 }
 

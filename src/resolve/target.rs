@@ -45,6 +45,9 @@ impl PyMask {
     pub(super) fn and(&self, other: &PyMask) -> PyMask {
         PyMask(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
     }
+    pub(super) fn or(&self, other: &PyMask) -> PyMask {
+        PyMask(self.0.iter().zip(&other.0).map(|(a, b)| a | b).collect())
+    }
     /// What is in `self` but not in `other`.
     pub(super) fn minus(&self, other: &PyMask) -> PyMask {
         PyMask(self.0.iter().zip(&other.0).map(|(a, b)| a & !b).collect())
