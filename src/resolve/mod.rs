@@ -35,6 +35,8 @@ mod tests;
 mod tests_explain;
 #[cfg(test)]
 mod tests_oracle;
+#[cfg(test)]
+mod tests_real;
 mod wheels;
 mod words;
 

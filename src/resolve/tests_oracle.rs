@@ -40,13 +40,13 @@ fn universe(bytes: &[u8]) -> (World, Problem) {
     let conda_spec = |dice: &mut Dice<'_>| {
         let name = ["python", "ca", "cb", "cc"][dice.roll(4)];
         let bound = match name {
-            "python" => ["", " 3.9.*", " >=3.11"][dice.roll(3)],
-            _ => ["", " <2", " >=2"][dice.roll(3)],
+            "python" => ["", "", " 3.9.*", " >=3.11"][dice.roll(4)],
+            _ => ["", "", " <2", " >=2"][dice.roll(4)],
         };
         format!("{name}{bound}")
     };
     for name in CONDA {
-        for version in 1..=dice.roll(3) {
+        for version in 1..=[2, 1, 2, 0][dice.roll(4)] {
             let depends: Vec<String> = (0..dice.roll(3)).map(|_| conda_spec(&mut dice)).collect();
             let depends: Vec<&str> = depends.iter().map(String::as_str).collect();
             let constrains = match dice.roll(4) {
@@ -59,11 +59,11 @@ fn universe(bytes: &[u8]) -> (World, Problem) {
     let wheel_spec = |dice: &mut Dice<'_>| {
         let name = DISTS[dice.roll(4)];
         let extra = ["", "", "[ex]", "[ex,ey]"][dice.roll(4)];
-        let bound = ["", "<2", ">=2", "==1.*"][dice.roll(4)];
+        let bound = ["", "", "", "<2", ">=2", "==1.*"][dice.roll(6)];
         format!("{name}{extra}{bound}")
     };
     for name in DISTS {
-        for version in 1..=dice.roll(3) {
+        for version in 1..=[2, 1, 2, 2][dice.roll(4)] {
             let requires: Vec<String> = (0..dice.roll(4))
                 .map(|_| {
                     let marker = [
@@ -390,7 +390,8 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
             .map(|(file, metadata)| (file.file.clone(), metadata.clone()))
             .collect(),
     };
-    match world.solve(&problem) {
+    let outcome = world.solve(&problem);
+    match outcome {
         Ok(solution) => {
             let mut guess = Guess::default();
             if problem.host_python.is_some() {
@@ -450,7 +451,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_brute_force(bytes in proptest::collection::vec(any::<u8>(), 0..160)) {
+    fn as_brute_force(bytes in proptest::collection::vec(any::<u8>(), 0..240)) {
         check(&bytes)?;
     }
 }
