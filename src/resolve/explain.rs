@@ -344,11 +344,18 @@ impl Text<'_, '_> {
         words
     }
 
+    /// Whether a line of env.toml asks.
+    fn is_named_root(&self, need: &Need) -> bool {
+        need.parent == Parent::Root
+            && self.roots.iter().any(|root| root.named && root.set == need.set)
+    }
+
     /// Candidates in words, and whether the words are a plural.
     fn who(&self, ids: &[SolvableId]) -> (String, bool) {
         let who = self.reasons.candidates(ids);
-        let many = !who.starts_with("every ")
-            && (who.contains(" and ") || who.contains(" to ") || who.contains(", "));
+        let many = who.starts_with("some ")
+            || !who.starts_with("every ")
+                && (who.contains(" and ") || who.contains(" to ") || who.contains(", "));
         (who, many)
     }
 
@@ -395,7 +402,7 @@ impl Text<'_, '_> {
             }
         };
         if needs.iter().all(|need| self.nothing_fits(need.set))
-            && let Some(why) = self.reasons.why_nothing_fits(name, set)
+            && let Some(why) = self.reasons.why_nothing_fits(name, set, self.is_named_root(need))
         {
             sentence.push_str(&format!(", but {why}"));
         }

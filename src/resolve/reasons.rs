@@ -36,6 +36,8 @@ const IMPORT_NAMES: &[(&str, &str)] = &[
 pub(super) struct Reasons<'t, 'p> {
     engine: &'t Engine<'p>,
     advice: BTreeSet<String>,
+    /// Whether the requirement at hand is one of env.toml.
+    root: bool,
 }
 
 /// Why one version has no file that takes part, the most telling reason last.
@@ -55,7 +57,7 @@ enum Why {
 
 impl<'t, 'p> Reasons<'t, 'p> {
     pub(super) fn new(engine: &'t Engine<'p>) -> Self {
-        Reasons { engine, advice: BTreeSet::new() }
+        Reasons { engine, advice: BTreeSet::new(), root: false }
     }
 
     pub(super) fn advice(&self) -> Vec<String> {
@@ -77,6 +79,12 @@ impl<'t, 'p> Reasons<'t, 'p> {
     pub(super) fn advise_worlds(&mut self, dist: &DistName) {
         self.advise(format!(
             "take {dist} from one side: leave it out of [pypi-dependencies], or take the conda packages that need it as wheels; if conda's package does not really provide it, say so in [conda-pypi-map]"
+        ));
+    }
+
+    fn advise_override(&mut self, name: &str) {
+        self.advise(format!(
+            "if the requirement on {name} is wrong or not needed, replace or drop it in [pypi-options.dependency-overrides]"
         ));
     }
 
@@ -109,10 +117,36 @@ impl<'t, 'p> Reasons<'t, 'p> {
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
-        if wanted.len() == all.len() && all.len() > 2 {
-            return format!("every {name} to be had ({} to {})", all[0], all[all.len() - 1]);
+        let some = self.only_some_builds(name, ids);
+        if let ([id], true) = (ids, some)
+            && let Candidate::Record { record, .. } = self.engine.candidate(*id)
+        {
+            let record = &record.package_record;
+            return format!("{name} {} (build {})", record.version, record.build);
         }
-        format!("{name} {}", ranges(&all, &wanted))
+        let which = if wanted.len() == all.len() && all.len() > 2 {
+            if !some {
+                return format!("every {name} to be had ({} to {})", all[0], all[all.len() - 1]);
+            }
+            format!("{} to {}", all[0], all[all.len() - 1])
+        } else {
+            ranges(&all, &wanted)
+        };
+        if some { format!("some builds of {name} {which}") } else { format!("{name} {which}") }
+    }
+
+    /// Whether there are other conda records of the same versions.
+    fn only_some_builds(&self, name: &Name, ids: &[SolvableId]) -> bool {
+        if !matches!(name, Name::Conda(_)) {
+            return false;
+        }
+        let id = self.engine.pool.intern_package_name(name.clone());
+        let all = &self.engine.conda_candidates(id).usable;
+        let versions: BTreeSet<String> =
+            ids.iter().map(|id| self.engine.candidate(*id).to_string()).collect();
+        all.iter().any(|id| {
+            !ids.contains(id) && versions.contains(&self.engine.candidate(*id).to_string())
+        })
     }
 
     /// All versions of a name that have candidates, oldest first.
@@ -164,8 +198,15 @@ impl<'t, 'p> Reasons<'t, 'p> {
 
     // --- nothing fits ------------------------------------------------------------------------
 
-    /// Why a set has no candidates.
-    pub(super) fn why_nothing_fits(&mut self, name: &Name, set: &Set) -> Option<String> {
+    /// Why a set has no candidates. `root`: env.toml itself asks for it, so that it can be
+    /// written otherwise; what a package asks for can only be replaced.
+    pub(super) fn why_nothing_fits(
+        &mut self,
+        name: &Name,
+        set: &Set,
+        root: bool,
+    ) -> Option<String> {
+        self.root = root;
         match (name, set) {
             (Name::Conda(text), _) => Some(self.why_no_record(name, text, set)),
             (Name::Dist(dist), Set::Specifiers(specifiers)) => {
@@ -228,7 +269,9 @@ impl<'t, 'p> Reasons<'t, 'p> {
         }
         let channel = self.engine.problem.channels.first().cloned();
         let newest = &versions[versions.len() - 1];
-        self.advise(format!("ask for a version of {text} that exists"));
+        if self.root {
+            self.advise(format!("ask for a version of {text} that exists"));
+        }
         let builds = match set {
             Set::Spec(spec) if spec.build.is_some() => " in such a build",
             _ => "",
@@ -271,6 +314,14 @@ impl<'t, 'p> Reasons<'t, 'p> {
         name: &str,
         elsewhere: &str,
     ) -> String {
+        if !self.root {
+            if elsewhere == "[dependencies]" {
+                self.advise_override(name);
+            } else {
+                self.advise(format!("add a channel that has {name}"));
+            }
+            return what;
+        }
         if nearest.is_empty() {
             self.advise(format!(
                 "check the spelling of {name}, or whether it belongs into {elsewhere}"
@@ -316,7 +367,11 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 .collect();
             return self.with_nearest(place, &meant, name.as_ref(), "[dependencies]");
         }
-        self.advise(format!("ask for a version of {name} that exists"));
+        if self.root {
+            self.advise(format!("ask for a version of {name} that exists"));
+        } else {
+            self.advise_override(name.as_ref());
+        }
         format!("there is no such version: {}", some(&versions))
     }
 

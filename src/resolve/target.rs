@@ -386,10 +386,10 @@ impl Pythons {
             if contiguous {
                 continue;
             }
-            if end - start == 1 {
-                ranges.push(words[start].1.clone());
-            } else {
-                ranges.push(format!("{} to {}", words[start].1, words[end - 1].1));
+            match end - start {
+                1 => ranges.push(words[start].1.clone()),
+                2 => ranges.extend([words[start].1.clone(), words[end - 1].1.clone()]),
+                _ => ranges.push(format!("{} to {}", words[start].1, words[end - 1].1)),
             }
             start = end;
         }

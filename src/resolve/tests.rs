@@ -426,3 +426,51 @@ fn root_markers() {
     assert_eq!(world.chosen(&roots), ["python=3.12.1", "a==1.0"]);
     assert_eq!(world.chosen(&roots.clone().dep("python 3.9.*")), ["python=3.9.1"]);
 }
+
+/// Sixty distributions of three hundred files each, ten requirements apiece.
+fn crowd(files_per_version: &[&str]) -> World {
+    let mut world = World::new();
+    let names = 60;
+    for name in 0..names {
+        for version in 0..(300 / files_per_version.len()) {
+            let requires: Vec<String> = (1..=10)
+                .map(|step| (name + step * step) % names)
+                .filter(|other| *other > name)
+                .map(|other| format!("dist{other}>={}", version / 2))
+                .collect();
+            let requires: Vec<&str> = requires.iter().map(String::as_str).collect();
+            for tags in files_per_version {
+                world.wheel(&format!("dist{name}-{version}.0-{tags}.whl"), &requires);
+            }
+        }
+    }
+    world
+}
+
+#[test]
+fn metadata_is_asked_for_once_per_package() {
+    let world = crowd(&["py3-none-any"]);
+    let start = std::time::Instant::now();
+    let solution = world.solve(&problem().host("3.11").pypi("dist0").pypi("dist7")).unwrap();
+    println!("{:?}", start.elapsed());
+    assert_eq!(world.asked.borrow().metadata.len(), solution.packages.len());
+    assert_eq!(world.asked.borrow().wheels.len(), solution.packages.len());
+    assert!(solution.packages.len() > 50);
+}
+
+#[test]
+fn metadata_is_asked_for_once_per_package_with_pythons_to_choose_from() {
+    let mut world = crowd(&[
+        "cp39-cp39-manylinux_2_17_x86_64",
+        "cp310-cp310-manylinux_2_17_x86_64",
+        "cp311-cp311-manylinux_2_17_x86_64",
+        "cp312-cp312-manylinux_2_17_x86_64",
+        "cp312-cp312-win_amd64",
+    ]);
+    world.pythons(&["3.9.1", "3.9.2", "3.10.1", "3.11.1", "3.12.1", "3.13.1", "3.14.0"]);
+    let start = std::time::Instant::now();
+    let solution = world.solve(&problem().pypi("dist0").pypi("dist7")).unwrap();
+    println!("{:?}", start.elapsed());
+    assert_eq!(names(&solution)[0], "python=3.12.1");
+    assert_eq!(world.asked.borrow().metadata.len(), solution.packages.len() - 1);
+}

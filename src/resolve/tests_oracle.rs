@@ -380,6 +380,27 @@ fn picture(world: &World, problem: &Problem) -> String {
     text
 }
 
+/// Whether each package stands after all it requires, but for cycles.
+fn linked(solution: &Solution) -> bool {
+    let edges: BTreeMap<Key, &BTreeSet<Key>> =
+        solution.packages.iter().map(|chosen| (key(chosen), &chosen.edges)).collect();
+    let reaches = |from: &Key, to: &Key| {
+        let mut seen = BTreeSet::from([from.clone()]);
+        let mut queue = vec![from.clone()];
+        while let Some(at) = queue.pop() {
+            if at == *to {
+                return true;
+            }
+            queue.extend(edges[&at].iter().filter(|edge| seen.insert((*edge).clone())).cloned());
+        }
+        false
+    };
+    let order: Vec<Key> = solution.packages.iter().map(key).collect();
+    order.iter().enumerate().all(|(place, at)| {
+        edges[at].iter().all(|edge| order[..place].contains(edge) || reaches(edge, at))
+    })
+}
+
 fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
     let (world, problem) = universe(bytes);
     let oracle = Oracle {
@@ -424,6 +445,7 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
             for chosen in &solution.packages {
                 prop_assert!(chosen.edges.is_subset(&placed));
             }
+            prop_assert!(linked(&solution), "{:?}", names(&solution));
             let again = world
                 .solve(&problem)
                 .map_err(|error| TestCaseError::fail(format!("an answer, then none: {error}")))?;
