@@ -122,7 +122,7 @@ fn explained(engine: &Engine<'_>, roots: &[Root], facts: &Facts) -> SolveError {
 /// Leaves out root requirements as long as there is still no answer.
 fn thin_out(engine: &Engine<'_>, mut roots: Vec<Root>, mut facts: Facts) -> (Vec<Root>, Facts) {
     let named = roots.iter().filter(|root| root.named).count();
-    if named > THINNED || named < 2 {
+    if !(2..=THINNED).contains(&named) {
         return (roots, facts);
     }
     let mut index = 0;

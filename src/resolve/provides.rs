@@ -96,28 +96,4 @@ mod tests {
             );
         }
     }
-
-    /// The mapping that the conda world publishes, where it is at hand: wherever it says that a
-    /// package provides distributions, the table names one of them, and wherever the table names
-    /// some, the mapping does not say that there are none.
-    #[test]
-    #[ignore = "needs the published mapping"]
-    fn the_shipped_table_agrees_with_the_published_mapping() {
-        let data = crate::resolve::tests_real::data().join("mappings/conda-forge.json.zst");
-        let bytes = std::fs::read(data).unwrap();
-        let json = zstd::decode_all(bytes.as_slice()).unwrap();
-        let published: HashMap<String, Option<Vec<String>>> =
-            serde_json::from_slice(&json).unwrap();
-        let table = parse(include_str!("conda_pypi.toml")).unwrap();
-        for (name, dists) in &table {
-            match published.get(name) {
-                Some(Some(known)) if !dists.is_empty() => {
-                    let known: Vec<_> =
-                        known.iter().filter_map(|name| DistName::from_str(name).ok()).collect();
-                    assert!(dists.iter().any(|dist| known.contains(dist)), "{name}: {known:?}");
-                }
-                _ => {}
-            }
-        }
-    }
 }

@@ -450,9 +450,7 @@ fn crowd(files_per_version: &[&str]) -> World {
 #[test]
 fn metadata_is_asked_for_once_per_package() {
     let world = crowd(&["py3-none-any"]);
-    let start = std::time::Instant::now();
     let solution = world.solve(&problem().host("3.11").pypi("dist0").pypi("dist7")).unwrap();
-    println!("{:?}", start.elapsed());
     assert_eq!(world.asked.borrow().metadata.len(), solution.packages.len());
     assert_eq!(world.asked.borrow().wheels.len(), solution.packages.len());
     assert!(solution.packages.len() > 50);
@@ -468,9 +466,66 @@ fn metadata_is_asked_for_once_per_package_with_pythons_to_choose_from() {
         "cp312-cp312-win_amd64",
     ]);
     world.pythons(&["3.9.1", "3.9.2", "3.10.1", "3.11.1", "3.12.1", "3.13.1", "3.14.0"]);
-    let start = std::time::Instant::now();
     let solution = world.solve(&problem().pypi("dist0").pypi("dist7")).unwrap();
-    println!("{:?}", start.elapsed());
     assert_eq!(names(&solution)[0], "python=3.12.1");
     assert_eq!(world.asked.borrow().metadata.len(), solution.packages.len() - 1);
+}
+
+#[test]
+fn extras_of_what_conda_provides_are_told() {
+    let mut world = World::new();
+    world.pythons(&["3.11.9"]);
+    world.add("ray-core 2.9 py311_0", &["python 3.11.*"]);
+    world.pure("app 1.0", &["ray[default]"]);
+    let solution = world.solve(&problem().dep("ray-core").pypi("app")).unwrap();
+    assert_eq!(names(&solution), ["python=3.11.9", "ray-core=2.9", "app==1.0"]);
+    assert_eq!(
+        solution.warnings,
+        [
+            "app 1.0 asks for ray[default], but ray comes from conda's ray-core, which does not say what its extras need: name those packages in env.toml"
+        ]
+    );
+}
+
+#[test]
+fn an_explicit_index_is_not_served_by_conda() {
+    let mut world = World::new();
+    world.pythons(&["3.11.9"]);
+    world.add("pytorch 2.1.0 0", &["python"]);
+    world.wheel_in(index("cu121"), "torch-2.3.0+cu121-py3-none-any.whl", &[]);
+    let both = problem().dep("pytorch").pypi_from("torch", index("cu121"));
+    let refused = world.refused(&both);
+    assert!(refused.contains("pytorch 2.1.0 of conda provides torch"), "{refused}");
+    world.chosen(&problem().pypi_from("torch", index("cu121")));
+}
+
+#[test]
+fn one_file_by_its_url() {
+    let mut world = World::new();
+    world.wheel_in(WheelOrigin::Direct(0), "a-1.0rc1-py3-none-any.whl", &[]).yanked =
+        Some(String::new());
+    world.pure("a 2.0", &[]);
+    world.pure("b 1.0", &["a"]);
+    let problem = problem().host("3.11").pypi_from("a", WheelOrigin::Direct(0)).pypi("b");
+    assert_eq!(world.chosen(&problem), ["a==1.0rc1", "b==1.0"]);
+}
+
+#[test]
+fn the_error_knows_the_lines_of_env_toml() {
+    let mut world = World::new();
+    world.pure("a 1.0", &[]);
+    world.pure("b 1.0", &["a>=2"]);
+    let error = world.solve(&problem().host("3.11").pypi("a").pypi("b")).unwrap_err();
+    // The second line alone is at fault.
+    assert_eq!(error.span(), Some(101..102));
+    assert_eq!(error.exit(), Exit::User);
+}
+
+#[test]
+fn without_wheels_no_interpreter_is_needed() {
+    let mut world = World::new();
+    world.add("cudnn 8.9 0", &[]);
+    assert_eq!(world.chosen(&problem().dep("cudnn")), ["cudnn=8.9"]);
+    assert!(world.asked.borrow().wheels.is_empty());
+    assert_eq!(world.chosen(&problem()), [""; 0]);
 }
