@@ -207,6 +207,11 @@ impl Walk<'_, '_> {
                     "{who} needs {name} {specifiers}, but conda's {conda} is {shown}"
                 )));
             }
+            if let Some(bound) = self.engine.problem.constraints.get(name)
+                && !shown.parse().is_ok_and(|version| bound.contains(&version))
+            {
+                return Err(broken(format!("{name} {shown} of conda is outside {bound}")));
+            }
             if !extras.is_empty() {
                 let extras: Vec<_> = extras.iter().map(ToString::to_string).collect();
                 self.warnings.insert(format!(

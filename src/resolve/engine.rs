@@ -133,6 +133,9 @@ pub(super) struct Engine<'p> {
     /// Files whose metadata the provider was told to expect a request for.
     pub(super) hinted: RefCell<HashSet<SolvableId>>,
 
+    /// How many files of each distribution were looked into.
+    pub(super) looked_at: RefCell<HashMap<DistName, u32>>,
+
     pub(super) failure: RefCell<Option<ProviderError>>,
 }
 
@@ -170,6 +173,7 @@ impl<'p> Engine<'p> {
             proving: Cell::new(false),
             order: RefCell::default(),
             hinted: RefCell::default(),
+            looked_at: RefCell::default(),
             failure: RefCell::default(),
         }
     }
@@ -530,6 +534,7 @@ impl<'p> Engine<'p> {
         if let Some(known) = self.metadata.borrow().get(&id) {
             return known.clone();
         }
+        self.look_ahead(id, file);
         let answer = match self.provider.metadata(file) {
             Ok(metadata) if metadata.name != file.filename.name => {
                 Err(format!("its metadata is that of another distribution, {}", metadata.name))

@@ -483,7 +483,13 @@ impl Text<'_, '_> {
                 let sentence = if let (Name::World(dist), Set::World(World::Conda)) = (name, set) {
                     self.reasons.advise_worlds(dist);
                     let verb = if many { "provide" } else { "provides" };
-                    format!("{who} of conda {verb} {dist}: a wheel of it cannot be beside it")
+                    let bound = match self.engine.problem.constraints.get(dist) {
+                        Some(bound) => format!(" (the constraint on it is {bound})"),
+                        None => String::new(),
+                    };
+                    format!(
+                        "{who} of conda {verb} {dist}: a wheel of it cannot be beside it{bound}"
+                    )
                 } else {
                     let verb = if many { "work" } else { "works" };
                     format!(

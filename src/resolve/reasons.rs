@@ -339,6 +339,15 @@ impl<'t, 'p> Reasons<'t, 'p> {
         if let Some(reason) = &dist.unusable {
             return format!("its listing cannot be used: {reason}");
         }
+        if let (Some(bound), [_, ..]) =
+            (self.engine.problem.constraints.get(name), dist.outside.as_slice())
+        {
+            self.advise(format!("loosen the constraint on {name} in [pypi-options.constraints]"));
+            let conda = words::short_list(&dist.outside, 3, "and");
+            return format!(
+                "conda provides it ({conda}), and the constraint of env.toml on it is {bound}"
+            );
+        }
         let whys = self.whys(name, &dist, specifiers);
         if !whys.is_empty() {
             return self.say(name, &whys);

@@ -529,3 +529,38 @@ fn without_wheels_no_interpreter_is_needed() {
     assert!(world.asked.borrow().wheels.is_empty());
     assert_eq!(world.chosen(&problem()), [""; 0]);
 }
+
+#[test]
+fn constraints_bound_what_conda_provides() {
+    let mut world = World::new();
+    world.pythons(&["3.11.9"]);
+    world.add("numpy 1.26 0", &["python"]);
+    world.add("numpy 2.1 0", &["python"]);
+    world.pure("needs 1.0", &["numpy"]);
+    let bounded = problem().dep("numpy").pypi("needs").constrain("numpy", "<2");
+    assert_eq!(world.chosen(&bounded), ["python=3.11.9", "numpy=1.26", "needs==1.0"]);
+    let refused = world.refused(&problem().dep("numpy >=2").pypi("needs").constrain("numpy", "<2"));
+    assert!(refused.contains("the constraint of env.toml on it is <2"), "{refused}");
+}
+
+#[test]
+fn going_through_versions_asks_for_the_next_ones_ahead() {
+    let mut world = World::new();
+    for version in 1..=60 {
+        world.pure(&format!("deep {version}"), &["low<1"]);
+    }
+    world.pure("deep 0.5", &[]);
+    world.pure("low 1", &[]);
+    world.pure("low 0.5", &["other"]);
+    world.pure("other 1", &["low>=1"]);
+    assert_eq!(world.chosen(&problem().host("3.11").pypi("deep")), ["deep==0.5"]);
+    let asked = world.asked.borrow();
+    let ahead = asked
+        .prefetched
+        .iter()
+        .filter(|want| matches!(want, Want::Metadata(file) if file.file.starts_with("deep")))
+        .count();
+    assert!(ahead > 50, "{ahead}");
+    let deep = asked.metadata.iter().filter(|file| file.starts_with("deep")).count();
+    assert!(deep <= 61, "{deep}");
+}
