@@ -18,6 +18,7 @@
 //! | more entries or bytes than [`Limits`] | refused | refused |
 
 mod conda;
+mod section;
 mod tree;
 mod wheel;
 
@@ -152,11 +153,10 @@ pub fn unpack(job: &Unpack<'_>) -> Result<Unpacked, PackageError> {
 fn content(job: &Unpack<'_>) -> Result<Content, Fault> {
     let format = Format::of(job.file).ok_or(Fault::Format)?;
     let file = fs::open(job.archive)?;
-    let bytes = fs::map(&file, job.archive)?;
     match format {
-        Format::Wheel => wheel::unpack(job, &bytes),
-        Format::Conda => conda::unpack_conda(job, &bytes),
-        Format::TarBz2 => conda::unpack_tar_bz2(job, &bytes),
+        Format::Wheel => wheel::unpack(job, &file, &fs::map(&file, job.archive)?),
+        Format::Conda => conda::unpack_conda(job, &file, &fs::map(&file, job.archive)?),
+        Format::TarBz2 => conda::unpack_tar_bz2(job, &file),
     }
 }
 

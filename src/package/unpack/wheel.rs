@@ -6,15 +6,18 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use libdeflater::DecompressionError;
 use rawzip::{CompressionMethod, ZipArchive, ZipSliceArchive};
 
+use super::section::Section;
 use super::tree::{self, Claim, Claimed, FileFacts, Tree};
 use super::{Content, Unpack};
-use crate::fs;
+use crate::fs::FsError;
 use crate::hash::Sha256;
 use crate::package::error::Fault;
 use crate::package::nar;
@@ -32,15 +35,31 @@ struct Member<'a> {
     path: RelPath,
     executable: bool,
     method: CompressionMethod,
-    packed: &'a [u8],
+    packed: Section<'a>,
     size: u64,
     crc: u32,
 }
 
-/// Unpacks the wheel in `bytes` into `job.into`.
-pub(super) fn unpack(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fault> {
+impl Member<'_> {
+    fn length(&self, found: u64) -> Fault {
+        Fault::Length { path: self.path.clone(), expected: self.size, found }
+    }
+    fn damaged(&self, source: io::Error) -> Fault {
+        Fault::Damaged { what: format!("entry `{}`", self.path), source }
+    }
+    fn check_crc(&self, found: u32) -> Result<(), Fault> {
+        if found != self.crc {
+            return Err(Fault::Crc { path: self.path.clone(), expected: self.crc, found });
+        }
+        Ok(())
+    }
+}
+
+/// Unpacks a wheel into `job.into`. `bytes` is `file`, mapped; only the directory and the local
+/// headers are read through it.
+pub(super) fn unpack(job: &Unpack<'_>, file: &File, bytes: &[u8]) -> Result<Content, Fault> {
     let archive = ZipArchive::from_slice(bytes).map_err(Fault::Zip)?;
-    let (tree, members) = plan(job, &archive)?;
+    let (tree, members) = plan(job, file, &archive)?;
     refuse_case_twins(&tree)?;
     tree.make_dirs(job.into)?;
 
@@ -60,7 +79,8 @@ pub(super) fn unpack(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fault> {
 /// entry.
 fn plan<'a>(
     job: &Unpack<'_>,
-    archive: &'a ZipSliceArchive<&'a [u8]>,
+    file: &'a File,
+    archive: &ZipSliceArchive<&[u8]>,
 ) -> Result<(Tree, Vec<Member<'a>>), Fault> {
     let len = archive.get_ref().len() as u64;
     job.limits.entries(archive.entries_hint())?;
@@ -104,7 +124,8 @@ fn plan<'a>(
         {
             return Err(differs("checksum or size"));
         }
-        ranges.push((header.local_header_offset(), entry.compressed_data_range().1, path.clone()));
+        let (start, end) = entry.compressed_data_range();
+        ranges.push((header.local_header_offset(), end, path.clone()));
 
         let mode = header.mode();
         match mode.value() & 0o170000 {
@@ -134,7 +155,7 @@ fn plan<'a>(
             path,
             executable,
             method,
-            packed: entry.data(),
+            packed: Section::new(file, start, end - start),
             size: claimed.uncompressed_size,
             crc: claimed.crc,
         });
@@ -254,18 +275,19 @@ fn extract(
 
     let work = || -> Result<Vec<(usize, FileFacts)>, (usize, Fault)> {
         let mut guard = AbortOnDrop(&board, true);
-        let mut inflater = libdeflater::Decompressor::new();
-        let mut buf = Vec::new();
+        let mut inflater = Inflater::default();
         let mut facts = Vec::new();
         while !board.stopped() {
             let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let _permit = super::Permit::take();
             let member = &members[i];
-            let fact = write_member(job, member, &mut inflater, &mut buf).map_err(|e| (i, e))?;
-            facts.push((i, fact));
+            let fact = if member.size.max(member.packed.len()) <= IN_MEMORY {
+                inflater.write(job, member)
+            } else {
+                write_large(job, member)
+            };
+            facts.push((i, fact.map_err(|e| (i, e))?));
             board.finish(i);
-            let delta = member.packed.len() as u64;
-            job.progress.event(Event::Bytes { item: job.file, delta });
         }
         guard.1 = false;
         Ok(facts)
@@ -303,7 +325,7 @@ fn extract(
     if let Some((_, fault)) = worst {
         return Err(fault);
     }
-    let nar = nar.map_err(fs::FsError::at("read back", job.into))?;
+    let nar = nar.map_err(FsError::at("read back", job.into))?;
     Ok((facts, nar))
 }
 
@@ -311,75 +333,73 @@ fn resume<T>(panic: Box<dyn std::any::Any + Send>) -> T {
     std::panic::resume_unwind(panic)
 }
 
-fn write_member(
-    job: &Unpack<'_>,
-    member: &Member<'_>,
-    inflater: &mut libdeflater::Decompressor,
-    buf: &mut Vec<u8>,
-) -> Result<FileFacts, Fault> {
-    let to = member.path.under(job.into);
-    let length = |found| Fault::Length { path: member.path.clone(), expected: member.size, found };
-    let damaged = |source| Fault::Damaged { what: format!("entry `{}`", member.path), source };
-    let crc_is = |found| {
-        if found == member.crc {
-            Ok(())
-        } else {
-            Err(Fault::Crc { path: member.path.clone(), expected: member.crc, found })
+/// Inflates small members, keeping its buffers from one to the next.
+#[derive(Default)]
+struct Inflater {
+    decoder: libdeflater::Decompressor,
+    packed: Vec<u8>,
+    content: Vec<u8>,
+}
+
+impl Inflater {
+    fn write(&mut self, job: &Unpack<'_>, member: &Member<'_>) -> Result<FileFacts, Fault> {
+        member.packed.read_into(&mut self.packed).map_err(FsError::at("read", job.archive))?;
+        let content = match member.method {
+            CompressionMethod::STORE => &self.packed,
+            CompressionMethod::DEFLATE => {
+                self.content.clear();
+                self.content.resize(member.size as usize, 0);
+                match self.decoder.deflate_decompress(&self.packed, &mut self.content) {
+                    Ok(n) => self.content.truncate(n),
+                    Err(DecompressionError::InsufficientSpace) => {
+                        return Err(member.length(member.size + 1));
+                    }
+                    Err(e @ DecompressionError::BadData) => {
+                        return Err(member.damaged(io::Error::other(e)));
+                    }
+                }
+                &self.content
+            }
+            _ => return write_large(job, member),
+        };
+        if content.len() as u64 != member.size {
+            return Err(member.length(content.len() as u64));
+        }
+        member.check_crc(libdeflater::crc32(content))?;
+        let facts = tree::write_bytes(member.path.under(job.into), member.executable, content)?;
+        job.progress.event(Event::Bytes { item: job.file, delta: member.packed.len() });
+        Ok(facts)
+    }
+}
+
+/// Inflates a member as a stream.
+fn write_large(job: &Unpack<'_>, member: &Member<'_>) -> Result<FileFacts, Fault> {
+    let packed = member.packed.stream(job);
+    let damaged = |e| member.damaged(e);
+    let mut from: Box<dyn Read + '_> = match member.method {
+        CompressionMethod::STORE => Box::new(packed),
+        CompressionMethod::DEFLATE => Box::new(flate2::bufread::DeflateDecoder::new(packed)),
+        CompressionMethod::ZSTD => {
+            Box::new(zstd::stream::read::Decoder::with_buffer(packed).map_err(damaged)?)
+        }
+        other => {
+            let method = other.to_string();
+            return Err(Fault::Method { path: member.path.clone(), method });
         }
     };
-    match member.method {
-        CompressionMethod::STORE => {
-            if member.packed.len() as u64 != member.size {
-                return Err(length(member.packed.len() as u64));
-            }
-            crc_is(libdeflater::crc32(member.packed))?;
-            tree::write_bytes(to, member.executable, member.packed)
-        }
-        CompressionMethod::DEFLATE if member.size <= IN_MEMORY => {
-            buf.clear();
-            buf.resize(member.size as usize, 0);
-            let n = match inflater.deflate_decompress(member.packed, buf) {
-                Ok(n) => n as u64,
-                Err(libdeflater::DecompressionError::InsufficientSpace) => {
-                    return Err(length(member.size + 1));
-                }
-                Err(e @ libdeflater::DecompressionError::BadData) => {
-                    return Err(damaged(io::Error::other(e)));
-                }
-            };
-            if n != member.size {
-                return Err(length(n));
-            }
-            crc_is(libdeflater::crc32(buf))?;
-            tree::write_bytes(to, member.executable, buf)
-        }
-        method => {
-            let mut from: Box<dyn Read + '_> = match method {
-                CompressionMethod::DEFLATE => {
-                    Box::new(flate2::bufread::DeflateDecoder::new(member.packed))
-                }
-                CompressionMethod::ZSTD => Box::new(
-                    zstd::stream::read::Decoder::with_buffer(member.packed).map_err(damaged)?,
-                ),
-                other => {
-                    let method = other.to_string();
-                    return Err(Fault::Method { path: member.path.clone(), method });
-                }
-            };
-            let mut crc = libdeflater::Crc::new();
-            let mut seen = 0;
-            let mut each = |chunk: &[u8]| {
-                crc.update(chunk);
-                seen += chunk.len() as u64;
-                // Stop at the first byte too many, whatever the stream still holds.
-                if seen > member.size { Err(length(seen)) } else { Ok(()) }
-            };
-            let facts = tree::write_stream(to, member.executable, &mut *from, &mut each, damaged)?;
-            if facts.size != member.size {
-                return Err(length(facts.size));
-            }
-            crc_is(crc.sum())?;
-            Ok(facts)
-        }
+    let mut crc = libdeflater::Crc::new();
+    let mut seen = 0;
+    let mut each = |chunk: &[u8]| {
+        crc.update(chunk);
+        seen += chunk.len() as u64;
+        // Stop at the first byte too many, whatever the stream still holds.
+        if seen > member.size { Err(member.length(seen)) } else { Ok(()) }
+    };
+    let to = member.path.under(job.into);
+    let facts = tree::write_stream(to, member.executable, &mut *from, &mut each, damaged)?;
+    if facts.size != member.size {
+        return Err(member.length(facts.size));
     }
+    member.check_crc(crc.sum())?;
+    Ok(facts)
 }
