@@ -93,7 +93,7 @@ late = m:late
         ]
     );
     assert_eq!(meta.gui_scripts, ["g = m:g"]);
-    assert_eq!(notes, ["my-pkg-1.0-py3-none-any.whl: 1 files are not listed in its RECORD"]);
+    assert_eq!(notes, ["my-pkg-1.0-py3-none-any.whl: its RECORD leaves out 1 of its files"]);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn record_is_checked() {
     // Rows for what is not there are noted, as are files without a row.
     let (_, notes) = record("gone.py,sha256=AAAA,6\n\"/abs,path\",,\n").unwrap();
     assert_eq!(notes.len(), 2);
-    assert!(notes[1].contains("lists 2 files"), "{notes:?}");
+    assert!(notes[1].contains("2 lines"), "{notes:?}");
 }
 
 #[allow(non_snake_case)]

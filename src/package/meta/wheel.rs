@@ -202,10 +202,10 @@ fn check_record(
         .count();
     let mut notes = Vec::new();
     if unlisted > 0 {
-        notes.push(format!("{file}: {unlisted} files are not listed in its RECORD"));
+        notes.push(format!("{file}: its RECORD leaves out {unlisted} of its files"));
     }
     if unheld > 0 {
-        notes.push(format!("{file}: its RECORD lists {unheld} files that it does not hold"));
+        notes.push(format!("{file}: its RECORD has {unheld} lines for what it does not hold"));
     }
     Ok(notes)
 }

@@ -230,7 +230,8 @@ fn nar_of(
         nodes.push((path.clone(), node));
     }
     nar::sort(&mut nodes);
-    Ok(nar::hash(root, &nodes, |_| Ok(())).map_err(fs::FsError::at("read back", root))?)
+    Ok(nar::hash(root, &nodes, |_, _| Ok(nar::State::Complete))
+        .map_err(fs::FsError::at("read back", root))?)
 }
 
 /// Reads the tars of one package.
@@ -369,7 +370,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let to = path.under(self.job.into);
-        let facts = tree::write_stream(to, executable, entry, &mut |_| Ok(()), damaged)?;
+        let facts = tree::write_stream(to, executable, entry, &mut tree::Unwatched, damaged)?;
         if facts.size != size {
             return Err(short(facts.size));
         }

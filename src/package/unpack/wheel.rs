@@ -2,7 +2,8 @@
 //!
 //! The central directory is read and judged as a whole before the first byte is written. A
 //! thread of its own hashes the Nix archive of the tree while the members are still being
-//! inflated: it follows the sorted paths, and waits for each to be complete.
+//! inflated: it follows the sorted paths, waits for each to appear, and reads along with what
+//! is still growing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -206,18 +207,24 @@ fn refuse_case_twins(tree: &Tree) -> Result<(), Fault> {
 
 /// How far the members are.
 struct Board {
-    done: Mutex<Vec<bool>>,
+    written: Mutex<Vec<Written>>,
     news: Condvar,
     stop: AtomicBool,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Written {
+    Bytes(u64),
+    All,
+}
+
 impl Board {
-    fn lock(&self) -> MutexGuard<'_, Vec<bool>> {
-        // The guarded data is a plain list of flags: as good after a panic as before.
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Written>> {
+        // The guarded data is a plain list: as good after a panic as before.
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn finish(&self, index: usize) {
-        self.lock()[index] = true;
+    fn post(&self, index: usize, written: Written) {
+        self.lock()[index] = written;
         self.news.notify_all();
     }
     fn abort(&self) {
@@ -229,15 +236,18 @@ impl Board {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
-    fn wait(&self, index: usize) -> io::Result<()> {
-        let mut done = self.lock();
-        while !done[index] {
-            if self.stopped() {
-                return Err(io::Error::other("given up"));
+    /// Waits until a member has more than `have` bytes.
+    fn wait(&self, index: usize, have: u64) -> io::Result<nar::State> {
+        let mut written = self.lock();
+        loop {
+            match written[index] {
+                Written::All => return Ok(nar::State::Complete),
+                Written::Bytes(n) if n > have => return Ok(nar::State::Growing),
+                Written::Bytes(_) if self.stopped() => return Err(io::Error::other("given up")),
+                Written::Bytes(_) => {}
             }
-            done = self.news.wait(done).unwrap_or_else(PoisonError::into_inner);
+            written = self.news.wait(written).unwrap_or_else(PoisonError::into_inner);
         }
-        Ok(())
     }
 }
 
@@ -267,7 +277,7 @@ fn extract(
     let index: BTreeMap<&RelPath, usize> =
         members.iter().enumerate().map(|(i, m)| (&m.path, i)).collect();
     let board = Board {
-        done: Mutex::new(vec![false; members.len()]),
+        written: Mutex::new(vec![Written::Bytes(0); members.len()]),
         news: Condvar::new(),
         stop: AtomicBool::new(false),
     };
@@ -284,18 +294,18 @@ fn extract(
             let fact = if member.size.max(member.packed.len()) <= IN_MEMORY {
                 inflater.write(job, member)
             } else {
-                write_large(job, member)
+                write_large(job, member, &|n| board.post(i, Written::Bytes(n)))
             };
             facts.push((i, fact.map_err(|e| (i, e))?));
-            board.finish(i);
+            board.post(i, Written::All);
         }
         guard.1 = false;
         Ok(facts)
     };
     let hash = || {
-        nar::hash(job.into, nodes, |path| match index.get(path) {
-            Some(&i) => board.wait(i),
-            None => Ok(()),
+        nar::hash(job.into, nodes, |path, have| match index.get(path) {
+            Some(&i) => board.wait(i, have),
+            None => Ok(nar::State::Complete),
         })
     };
 
@@ -360,7 +370,7 @@ impl Inflater {
                 }
                 &self.content
             }
-            _ => return write_large(job, member),
+            _ => return write_large(job, member, &|_| {}),
         };
         if content.len() as u64 != member.size {
             return Err(member.length(content.len() as u64));
@@ -372,8 +382,32 @@ impl Inflater {
     }
 }
 
+/// Checks a large member while it is written, and says how far it is.
+struct Checked<'a> {
+    member: &'a Member<'a>,
+    crc: libdeflater::Crc,
+    seen: u64,
+    wrote: &'a dyn Fn(u64),
+}
+
+impl tree::Watch for Checked<'_> {
+    fn before(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        self.crc.update(chunk);
+        self.seen += chunk.len() as u64;
+        // Stop at the first byte too many, whatever the stream still holds.
+        if self.seen > self.member.size { Err(self.member.length(self.seen)) } else { Ok(()) }
+    }
+    fn after(&mut self, written: u64) {
+        (self.wrote)(written);
+    }
+}
+
 /// Inflates a member as a stream.
-fn write_large(job: &Unpack<'_>, member: &Member<'_>) -> Result<FileFacts, Fault> {
+fn write_large(
+    job: &Unpack<'_>,
+    member: &Member<'_>,
+    wrote: &dyn Fn(u64),
+) -> Result<FileFacts, Fault> {
     let packed = member.packed.stream(job);
     let damaged = |e| member.damaged(e);
     let mut from: Box<dyn Read + '_> = match member.method {
@@ -387,19 +421,12 @@ fn write_large(job: &Unpack<'_>, member: &Member<'_>) -> Result<FileFacts, Fault
             return Err(Fault::Method { path: member.path.clone(), method });
         }
     };
-    let mut crc = libdeflater::Crc::new();
-    let mut seen = 0;
-    let mut each = |chunk: &[u8]| {
-        crc.update(chunk);
-        seen += chunk.len() as u64;
-        // Stop at the first byte too many, whatever the stream still holds.
-        if seen > member.size { Err(member.length(seen)) } else { Ok(()) }
-    };
+    let mut watch = Checked { member, crc: libdeflater::Crc::new(), seen: 0, wrote };
     let to = member.path.under(job.into);
-    let facts = tree::write_stream(to, member.executable, &mut *from, &mut each, damaged)?;
+    let facts = tree::write_stream(to, member.executable, &mut *from, &mut watch, damaged)?;
     if facts.size != member.size {
         return Err(member.length(facts.size));
     }
-    member.check_crc(crc.sum())?;
+    member.check_crc(watch.crc.sum())?;
     Ok(facts)
 }
