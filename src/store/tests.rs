@@ -472,55 +472,58 @@ fn killed_at_any_moment() {
     assert_eq!(bench.names(), [key.to_string(), format!("{key}.json")]);
 }
 
-/// For a person: `GPUENV_TEST_ARCHIVES=/dir cargo test --lib -- --ignored any_wheel --nocapture`
-/// adds every wheel of a directory to a store that stays, and prints what `nix hash path
-/// --base16` should print for each.
+/// For a person: `GPUENV_TEST_ARCHIVES=/dir cargo test --lib -- --ignored any_archives
+/// --nocapture` adds every archive of a directory to a store that stays, and prints what `nix
+/// hash path --base16` should print for each.
 #[test]
 #[ignore = "needs GPUENV_TEST_ARCHIVES"]
-fn any_wheels_of_a_directory() {
+fn any_archives_of_a_directory() {
+    struct Notes;
+    impl Progress for Notes {
+        fn event(&self, event: Event<'_>) {
+            if let Event::Note { text } = event {
+                println!("  {text}");
+            }
+        }
+    }
     let dir = PathBuf::from(std::env::var_os("GPUENV_TEST_ARCHIVES").unwrap());
     let root = tempfile::tempdir().unwrap().keep();
     let store = Store::open(root.join("store")).unwrap();
     for name in fs::list(&dir).unwrap() {
         let file = name.into_string().unwrap();
-        let Some(stem) = file.strip_suffix(".whl") else { continue };
-        let mut parts = stem.split('-');
-        let (name, version) = (parts.next().unwrap(), parts.next().unwrap());
         let archive = dir.join(&file);
         let (sha256, size) = Sha256::of_reader(fs::open(&archive).unwrap()).unwrap();
-        let package = LockedPackage {
-            sha256,
-            size,
-            name: name.replace('_', "-").to_lowercase(),
-            file: file.clone(),
-            ..locked_wheel(name, version, b"")
-        };
-        struct Notes;
-        impl Progress for Notes {
-            fn event(&self, event: Event<'_>) {
-                if let Event::Note { text } = event {
-                    println!("  {text}");
-                }
-            }
+        let mut package = LockedPackage { sha256, size, ..locked_wheel("", "", b"") };
+        if let Some(stem) = file.strip_suffix(".whl") {
+            let mut parts = stem.split('-');
+            package.name = parts.next().unwrap().replace('_', "-").to_lowercase();
+            package.version = parts.next().unwrap().to_owned();
+        } else if let Some(stem) =
+            file.strip_suffix(".conda").or_else(|| file.strip_suffix(".tar.bz2"))
+        {
+            let mut parts = stem.rsplitn(3, '-');
+            package.kind = ArtifactKind::Conda;
+            package.build = parts.next().map(str::to_owned);
+            package.version = parts.next().unwrap().to_owned();
+            package.name = parts.next().unwrap().to_owned();
+        } else {
+            continue;
         }
+        package.file = file;
         let begun = Instant::now();
-        let add = Add {
-            package: &package,
-            archive: &archive,
-            policy: UnpackPolicy::default(),
-            verified: true,
-            progress: &Notes,
-        };
+        let policy = UnpackPolicy::default();
+        let add =
+            Add { package: &package, archive: &archive, policy, verified: true, progress: &Notes };
         match store.add(&add) {
             Ok(added) => println!(
-                "{} {} {} files {} elf {:.2?}",
+                "{} {} {} entries {} elf {:.2?}",
                 added.record.nar,
                 added.path.display(),
                 added.record.entries.len(),
                 added.record.elf.len(),
                 begun.elapsed()
             ),
-            Err(e) => println!("REFUSED {e}"),
+            Err(e) => println!("REFUSED {e}: {:?}", std::error::Error::source(&e)),
         }
     }
 }
