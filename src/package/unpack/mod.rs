@@ -17,6 +17,7 @@
 //! | device, pipe, socket, unknown type | refused | refused |
 //! | more entries or bytes than [`Limits`] | refused | refused |
 
+mod ahead;
 mod conda;
 mod section;
 mod tree;
@@ -52,13 +53,22 @@ pub struct Limits {
     pub ratio: u64,
     /// …unless they stay below this.
     pub ratio_floor: u64,
+    /// Bytes, packed and unpacked together, up to which a member of a zip file is inflated in
+    /// one go in memory, which is about twice as fast as streaming it.
+    pub in_memory: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         // The largest packages of the field (CUDA toolkits, language models) have about 10 GB
         // and 100,000 files, at ratios below 20.
-        Limits { entries: 2_000_000, bytes: 256 << 30, ratio: 200, ratio_floor: 256 << 20 }
+        Limits {
+            entries: 2_000_000,
+            bytes: 256 << 30,
+            ratio: 200,
+            ratio_floor: 256 << 20,
+            in_memory: 160 << 20,
+        }
     }
 }
 
@@ -238,6 +248,33 @@ impl Drop for Permit {
             *n += 1;
         }
         FREE.1.notify_one();
+    }
+}
+
+/// Memory for contents inflated in one go, of one budget for the whole process.
+struct Room(u64);
+
+/// The budget, in bytes.
+const ROOM: u64 = 256 << 20;
+
+static ROOM_LEFT: (Mutex<u64>, Condvar) = (Mutex::new(ROOM), Condvar::new());
+
+impl Room {
+    /// Waits for `bytes`, which must be within [`ROOM`].
+    fn take(bytes: u64) -> Room {
+        let mut left = ROOM_LEFT.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while *left < bytes {
+            left = ROOM_LEFT.1.wait(left).unwrap_or_else(PoisonError::into_inner);
+        }
+        *left -= bytes;
+        Room(bytes)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        *ROOM_LEFT.0.lock().unwrap_or_else(PoisonError::into_inner) += self.0;
+        ROOM_LEFT.1.notify_all();
     }
 }
 

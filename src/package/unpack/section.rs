@@ -36,8 +36,12 @@ impl<'a> Section<'a> {
 
     /// Reads all of it, into a buffer that is used again and again.
     pub(super) fn read_into(&self, buf: &mut Vec<u8>) -> io::Result<()> {
-        buf.clear();
-        buf.resize(self.len as usize, 0);
+        if buf.capacity() < self.len as usize {
+            // Comes zeroed from the system, where growing would write zeros first.
+            *buf = vec![0; self.len as usize];
+        } else {
+            buf.resize(self.len as usize, 0);
+        }
         self.file.read_exact_at(buf, self.at)
     }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use super::ahead::fill;
 use crate::elf;
 use crate::fs;
 use crate::hash::{Hasher, Sha256};
@@ -298,20 +299,6 @@ pub fn write_stream(
         _ => None,
     };
     Ok(FileFacts { size, sha256: hasher.finish().0, elf })
-}
-
-/// Reads until `buf` is full or the stream ends.
-fn fill(from: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut n = 0;
-    while n < buf.len() {
-        match from.read(&mut buf[n..]) {
-            Ok(0) => break,
-            Ok(more) => n += more,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(n)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use libdeflater::DecompressionError;
 use rawzip::{CompressionMethod, ZipArchive, ZipSliceArchive};
 
+use super::ahead::Ahead;
 use super::section::Section;
 use super::tree::{self, Claim, Claimed, FileFacts, Tree};
 use super::{Content, Unpack};
@@ -25,9 +26,8 @@ use crate::package::nar;
 use crate::progress::Event;
 use crate::relpath::RelPath;
 
-/// Members up to this many bytes are inflated in one go into memory, which is faster; larger
-/// ones in a stream. It bounds the memory of a worker.
-const IN_MEMORY: u64 = 4 << 20;
+/// Members up to this many bytes are inflated in buffers that a worker keeps.
+const SMALL: u64 = 4 << 20;
 /// Bytes of content for which another worker is worth starting.
 const PER_WORKER: u64 = 1 << 20;
 
@@ -291,8 +291,12 @@ fn extract(
             let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let _permit = super::Permit::take();
             let member = &members[i];
-            let fact = if member.size.max(member.packed.len()) <= IN_MEMORY {
+            let weight = member.size.saturating_add(member.packed.len());
+            let fact = if weight <= SMALL {
                 inflater.write(job, member)
+            } else if weight <= job.limits.in_memory.min(super::ROOM) {
+                let _room = super::Room::take(weight);
+                Inflater::default().write(job, member)
             } else {
                 write_large(job, member, &|n| board.post(i, Written::Bytes(n)))
             };
@@ -343,7 +347,7 @@ fn resume<T>(panic: Box<dyn std::any::Any + Send>) -> T {
     std::panic::resume_unwind(panic)
 }
 
-/// Inflates small members, keeping its buffers from one to the next.
+/// Inflates members in one go, keeping its buffers from one to the next.
 #[derive(Default)]
 struct Inflater {
     decoder: libdeflater::Decompressor,
@@ -357,8 +361,7 @@ impl Inflater {
         let content = match member.method {
             CompressionMethod::STORE => &self.packed,
             CompressionMethod::DEFLATE => {
-                self.content.clear();
-                self.content.resize(member.size as usize, 0);
+                grow(&mut self.content, member.size as usize);
                 match self.decoder.deflate_decompress(&self.packed, &mut self.content) {
                     Ok(n) => self.content.truncate(n),
                     Err(DecompressionError::InsufficientSpace) => {
@@ -379,6 +382,16 @@ impl Inflater {
         let facts = tree::write_bytes(member.path.under(job.into), member.executable, content)?;
         job.progress.event(Event::Bytes { item: job.file, delta: member.packed.len() });
         Ok(facts)
+    }
+}
+
+/// Gives a buffer a length, whatever is in it. A new one comes zeroed from the system, page by
+/// page as it is filled.
+fn grow(buf: &mut Vec<u8>, len: usize) {
+    if buf.capacity() < len {
+        *buf = vec![0; len];
+    } else {
+        buf.resize(len, 0);
     }
 }
 
@@ -410,7 +423,7 @@ fn write_large(
 ) -> Result<FileFacts, Fault> {
     let packed = member.packed.stream(job);
     let damaged = |e| member.damaged(e);
-    let mut from: Box<dyn Read + '_> = match member.method {
+    let from: Box<dyn Read + Send + '_> = match member.method {
         CompressionMethod::STORE => Box::new(packed),
         CompressionMethod::DEFLATE => Box::new(flate2::bufread::DeflateDecoder::new(packed)),
         CompressionMethod::ZSTD => {
@@ -423,7 +436,10 @@ fn write_large(
     };
     let mut watch = Checked { member, crc: libdeflater::Crc::new(), seen: 0, wrote };
     let to = member.path.under(job.into);
-    let facts = tree::write_stream(to, member.executable, &mut *from, &mut watch, damaged)?;
+    let facts = std::thread::scope(|scope| {
+        let mut from = Ahead::start(scope, from);
+        tree::write_stream(to, member.executable, &mut from, &mut watch, damaged)
+    })?;
     if facts.size != member.size {
         return Err(member.length(facts.size));
     }
