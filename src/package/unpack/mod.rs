@@ -211,6 +211,7 @@ fn special_name(kind: u32) -> String {
         0o020000 => "character device".to_owned(),
         0o010000 => "named pipe".to_owned(),
         0o140000 => "socket".to_owned(),
+        0o040000 => "directory that is named like a file".to_owned(),
         other => format!("thing of unknown type {other:#o}"),
     }
 }

@@ -114,6 +114,24 @@ fn wheel_unpacks_to_canonical_modes_and_times() {
     }
 }
 
+/// Archives made without Unix modes, as by `zipfile.writestr` or on Windows.
+#[test]
+fn wheel_without_modes_unpacks() {
+    let out = whl(&[
+        ZipEntry { mode: 0, ..entry("a/", b"") },
+        ZipEntry { mode: 0, ..entry("a/f", b"1") },
+        ZipEntry { mode: 0o40755, ..entry("b/", b"") },
+        ZipEntry { mode: 0x4000, system: 0, ..entry("c/", b"") },
+        ZipEntry { mode: 0o120777, system: 0, ..entry("c/f", b"1") },
+    ]);
+    assert_eq!(out.paths(), ["a/f", "b", "c/f"]);
+    assert_eq!(out.read("c/f"), "1");
+    let out = whl(&[ZipEntry { mode: 0o40755, ..entry("d", b"") }]);
+    assert!(matches!(out.fault(), Fault::Special { .. }));
+    let out = whl(&[ZipEntry { mode: 0, ..entry("d/", b"content") }]);
+    assert!(matches!(out.fault(), Fault::Special { .. }));
+}
+
 #[test]
 fn wheel_with_paths_that_leave_it_is_refused() {
     for name in ["../x", "/tmp/gpuenv-x", "a/../../x", "a//b", "a\nb", "a\0b"] {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use libdeflater::DecompressionError;
-use rawzip::{CompressionMethod, ZipArchive, ZipSliceArchive};
+use rawzip::{CompressionMethod, CreatorSystem, ZipArchive, ZipSliceArchive};
 
 use super::ahead::Ahead;
 use super::section::Section;
@@ -128,10 +128,15 @@ fn plan<'a>(
         let (start, end) = entry.compressed_data_range();
         ranges.push((header.local_header_offset(), end, path.clone()));
 
-        let mode = header.mode();
-        match mode.value() & 0o170000 {
+        // Of systems without modes nothing is taken. (rawzip's own reading of the type gives
+        // a directory without mode bits the type of a socket.)
+        let mode = match header.version_made_by().creator_system() {
+            CreatorSystem::UNIX | CreatorSystem::MACOS => header.external_attributes() >> 16,
+            _ => 0,
+        };
+        match mode & 0o170000 {
             0o120000 => return Err(Fault::WheelLink(path)),
-            0o040000 => {
+            0 | 0o040000 | 0o100000 if header.is_dir() => {
                 if claimed.uncompressed_size != 0 {
                     let kind = "directory with content".to_owned();
                     return Err(Fault::Special { path: path.to_string(), kind });
@@ -139,7 +144,7 @@ fn plan<'a>(
                 tree.claim(&path, Claim::Dir)?;
                 continue;
             }
-            0o100000 | 0 => {}
+            0 | 0o100000 => {}
             kind => {
                 let kind = super::special_name(kind);
                 return Err(Fault::Special { path: path.to_string(), kind });
@@ -147,7 +152,7 @@ fn plan<'a>(
         }
         total = total.saturating_add(claimed.uncompressed_size);
         job.limits.bytes(total, len)?;
-        let executable = mode.permissions() & 0o111 != 0 || is_data_script(&path);
+        let executable = mode & 0o111 != 0 || is_data_script(&path);
         if tree.claim(&path, Claim::File { executable })? == Claimed::Again {
             return Err(Fault::Duplicate(path));
         }
