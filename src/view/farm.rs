@@ -3,7 +3,9 @@
 //! A name is in the farm if a file of the environment needs it (`DT_NEEDED`), finds it in no
 //! search path (ld.so(8): `DT_RPATH` of the file, of what loads it and of the program, unless
 //! there is a `DT_RUNPATH`; else `DT_RUNPATH`), and a package of the environment provides it; or
-//! if a package is known to open it by name (`dlopen.toml`) and would not find it. What is in
+//! if a package is known to open it by name (`dlopen.toml`) and would not find it. What a wheel
+//! holds itself is the wheel's own business: it works where a wheel is installed alone, by
+//! loading its libraries in an order that no search path betrays. What is in
 //! the farm is opened there, so that `$ORIGIN` is the farm: all that it needs and opens in turn
 //! is there too. Driver libraries, stubs and what host programs would pick up instead of their
 //! own are never in it.
@@ -18,6 +20,7 @@ use uv_pep440::{Version, VersionSpecifiers};
 use super::links;
 use crate::elf::{self, Dynamic};
 use crate::hash::Sha256;
+use crate::lockfile::ArtifactKind;
 use crate::package::PackageRecord;
 use crate::relpath::RelPath;
 
@@ -365,9 +368,12 @@ pub(super) fn farm<'a>(input: &Input<'a>) -> Farm<'a> {
             if loaded_before(number, name, &found, &loaders) {
                 continue;
             }
-            if let Some(provider) = index.provider(name, Some(library.package)) {
-                wanted.insert(name.clone(), provider);
+            let Some(provider) = index.provider(name, Some(library.package)) else { continue };
+            let own = input.libraries[provider].package == library.package;
+            if own && input.packages[library.package].kind == ArtifactKind::Wheel {
+                continue;
             }
+            wanted.insert(name.clone(), provider);
         }
     }
     opened(&index, &mut wanted);

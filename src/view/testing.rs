@@ -47,7 +47,8 @@ impl Package {
             root: false,
         };
         package = package.file(&format!("{dist_info}/METADATA"), metadata.as_bytes());
-        package = package.file(&format!("{dist_info}/WHEEL"), b"Wheel-Version: 1.0\n");
+        package =
+            package.file(&format!("{dist_info}/WHEEL"), b"Wheel-Version: 1.0\nTag: py3-none-any\n");
         package.file(&format!("{dist_info}/RECORD"), b"of the archive\n")
     }
     pub fn conda(name: &str, version: &str) -> Self {

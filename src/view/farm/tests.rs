@@ -129,13 +129,20 @@ fn what_is_loaded_already_need_not_be_found() {
         let a = library("a", 1, needs, &["-Wl,--enable-new-dtags,-rpath,$ORIGIN/../l"]);
         Set::on_host([
             Package::wheel("a").file("a/liba.so", &a),
-            Package::wheel("l")
-                .file("l/libb.so", &library("b", 1, &["q"], &[]))
-                .file("l/libq.so", &library("q", 1, &[], &[])),
+            Package::wheel("b").file("l/libb.so", &library("b", 1, &["q"], &[])),
+            Package::wheel("q").file("l/libq.so", &library("q", 1, &[], &[])),
         ])
     };
     assert!(names(&set(&["b", "q"]).plan().unwrap()).is_empty());
     assert_eq!(names(&set(&["b"]).plan().unwrap()), ["libq.so"]);
+}
+
+#[test]
+fn a_wheel_finds_what_it_holds_itself() {
+    let wheel = Package::wheel("p")
+        .file("p/libp.so", &library("p", 1, &["q"], &[]))
+        .file("p/libq.so", &library("q", 1, &[], &[]));
+    assert!(names(&Set::on_host([wheel]).plan().unwrap()).is_empty());
 }
 
 #[test]
