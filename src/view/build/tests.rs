@@ -330,6 +330,28 @@ fn a_kernel_starts_with_the_variables_of_the_environment() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{err}");
 }
 
+#[test]
+fn the_run_script_keeps_directories_of_the_driver_alone() {
+    let built = Built::new(Set::on_host([demo()]));
+    let [driver, mixed] = ["driver", "mixed"].map(|name| built.dir.path().join(name));
+    for dir in [&driver, &mixed] {
+        fs::create_dir(dir).unwrap();
+        fs::write(dir.join("libcuda.so.1"), "").unwrap();
+    }
+    fs::write(mixed.join("libcublas.so.12"), "").unwrap();
+    let run = |value: String| {
+        let output = Command::new(built.view.join("share/gpuenv/run"))
+            .args(["sh", "-c", "echo ${LD_LIBRARY_PATH-unset}"])
+            .env("LD_LIBRARY_PATH", value)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    let all = format!("/x::{}:{}", mixed.display(), driver.display());
+    assert_eq!(run(all), driver.display().to_string());
+    assert_eq!(run("/x:".into()), "unset");
+}
+
 /// With scripts of conda packages, too.
 #[test]
 fn the_run_script_sources_condas_scripts() {
