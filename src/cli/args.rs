@@ -166,7 +166,12 @@ pub struct RealizeArgs {
 #[command(after_help = EXITS)]
 pub struct RunArgs {
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
     pub command: Vec<std::ffi::OsString>,
 }
 

@@ -42,8 +42,11 @@ pub fn summary(ui: &Ui, locked: &Locked) -> Result<()> {
     }
     let platforms = locked.lock.environments.len();
     for environment in &locked.lock.environments {
-        let changes: Vec<&Change> =
-            locked.changes.iter().filter(|c| c.platform == environment.platform.to_string()).collect();
+        let changes: Vec<&Change> = locked
+            .changes
+            .iter()
+            .filter(|c| c.platform == environment.platform.to_string())
+            .collect();
         let fresh = changes.iter().all(|c| c.was.is_none());
         if platforms > 1 {
             ui.say(format!("{}:", environment.platform))?;

@@ -61,7 +61,10 @@ fn words(ui: &Ui, done: &Realized, args: &RealizeArgs) -> Result<()> {
         ))?;
         return Ok(());
     }
-    let nothing = !done.built && done.generation.is_none() && done.verification.is_none() && done.locked.is_none();
+    let nothing = !done.built
+        && done.generation.is_none()
+        && done.verification.is_none()
+        && done.locked.is_none();
     if nothing {
         ui.say(format!("nothing to do: {} packages in {}", done.packages, done.view.display()))?;
         return Ok(());

@@ -16,10 +16,17 @@ pub fn list(global: &Global, ui: &Ui) -> Result<Exit> {
             ui.result("list", serde_json::to_value(&environment).unwrap_or_default())?;
             continue;
         }
-        let width = |of: fn(&Row) -> &str| environment.packages.iter().map(|r| of(r).len()).max().unwrap_or(0);
+        let width = |of: fn(&Row) -> &str| {
+            environment.packages.iter().map(|r| of(r).len()).max().unwrap_or(0)
+        };
         let (name, version) = (width(|r| &r.name), width(|r| &r.version));
         let build = width(|r| r.build.as_deref().unwrap_or(""));
-        ui.out(format!("{} ({} packages, {})", environment.platform, environment.packages.len(), size(environment.size)))?;
+        ui.out(format!(
+            "{} ({} packages, {})",
+            environment.platform,
+            environment.packages.len(),
+            size(environment.size)
+        ))?;
         for row in &environment.packages {
             let line = format!(
                 "  {:name$}  {:version$}  {:build$}  {:5}  {:>9}  {}",

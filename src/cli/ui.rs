@@ -270,11 +270,13 @@ impl Progress for Lines {
                 anstream::eprintln!("{text}");
             }
             Event::Bytes { item, delta } => {
-                let mut sizes = self.sizes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut sizes =
+                    self.sizes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 *sizes.entry(item.to_owned()).or_default() += delta;
             }
             Event::Done { item } => {
-                let mut sizes = self.sizes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut sizes =
+                    self.sizes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 match sizes.remove(item) {
                     Some(size) => anstream::eprintln!("  {item} ({})", HumanBytes(size)),
                     None => anstream::eprintln!("  {item}"),

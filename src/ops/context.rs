@@ -41,7 +41,13 @@ impl Context {
     pub fn open(options: &Options, progress: Arc<dyn Progress>) -> Result<Self> {
         let project = Project::find(options.project.as_deref())?;
         let config = Config::from_process(options.config.as_deref())?;
-        Ok(Context { project, config, offline: options.offline, progress, store: options.store.clone() })
+        Ok(Context {
+            project,
+            config,
+            offline: options.offline,
+            progress,
+            store: options.store.clone(),
+        })
     }
 
     /// The store's directory: `--store` or `GPUENV_STORE`, else the configuration's, else the

@@ -70,7 +70,10 @@ impl Report for BadPlatform {
 pub fn init(dir: Option<&Path>, init: &Init) -> Result<Initialized> {
     let project = Project::create(dir)?;
     let name = init.name.clone().unwrap_or_else(|| {
-        project.root().file_name().map_or("env".into(), |name| edit::env_name(&name.to_string_lossy()))
+        project
+            .root()
+            .file_name()
+            .map_or("env".into(), |name| edit::env_name(&name.to_string_lossy()))
     });
     let mut platforms = Vec::new();
     for platform in &init.platforms {

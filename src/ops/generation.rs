@@ -56,7 +56,8 @@ pub fn current(project: &Project) -> Option<Generation> {
 
 /// The generation in use, whose view must be there.
 pub fn require(project: &Project) -> Result<Generation> {
-    let generation = current(project).ok_or_else(|| GenerationError::None(project.root().to_owned()))?;
+    let generation =
+        current(project).ok_or_else(|| GenerationError::None(project.root().to_owned()))?;
     if !generation.view.is_dir() {
         return Err(GenerationError::Gone(generation.view).into());
     }

@@ -112,7 +112,12 @@ pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
         && !fresh
         && lockfile::stale(lock, &inputs).is_empty()
     {
-        return Ok(Locked { lock: lock.clone(), text: text.clone(), written: false, changes: Vec::new() });
+        return Ok(Locked {
+            lock: lock.clone(),
+            text: text.clone(),
+            written: false,
+            changes: Vec::new(),
+        });
     }
     let (old_lock, old_text) = old.unzip();
     let lock = resolve_all(ctx, &manifest, inputs, if fresh { None } else { old_lock.as_ref() })?;
@@ -247,7 +252,9 @@ fn package_id(pinned: &Pinned, others: &BTreeMap<PackageId, LockedPackage>) -> P
     };
     let id = PackageId(plain.clone());
     match others.get(&id) {
-        Some(other) if other.sha256 != pinned.sha256 => PackageId(format!("{plain} @{}", pinned.source.name)),
+        Some(other) if other.sha256 != pinned.sha256 => {
+            PackageId(format!("{plain} @{}", pinned.source.name))
+        }
         _ => id,
     }
 }
@@ -297,7 +304,12 @@ pub fn changes(old: Option<&Lock>, new: &Lock) -> Vec<Change> {
         for key in names {
             let (was, is) = (before.get(key).cloned(), after.get(key).cloned());
             if was != is {
-                out.push(Change { platform: environment.platform.to_string(), name: key.1.clone(), was, is });
+                out.push(Change {
+                    platform: environment.platform.to_string(),
+                    name: key.1.clone(),
+                    was,
+                    is,
+                });
             }
         }
     }

@@ -1,7 +1,8 @@
 //! From env.toml to what the solver is asked, for one platform.
 
 use rattler_conda_types::{
-    GenericVirtualPackage, MatchSpec, PackageName as CondaName, Subdir as Platform, Version as CondaVersion,
+    GenericVirtualPackage, MatchSpec, PackageName as CondaName, Subdir as Platform,
+    Version as CondaVersion,
 };
 use uv_pep440::VersionSpecifiers;
 use uv_pep508::MarkerTree;
@@ -89,7 +90,9 @@ fn pip(manifest: &Manifest) -> Option<WheelRequirement> {
 pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericVirtualPackage> {
     let mut out = Vec::new();
     let mut add = |name: &str, version: &str, build: &str| {
-        if let (Ok(name), Ok(version)) = (name.parse::<CondaName>(), version.parse::<CondaVersion>()) {
+        if let (Ok(name), Ok(version)) =
+            (name.parse::<CondaName>(), version.parse::<CondaVersion>())
+        {
             out.push(GenericVirtualPackage { name, version, build_string: build.to_owned() });
         }
     };

@@ -83,7 +83,9 @@ pub enum RealizeError {
     #[error("this machine is {0}, and gpuenv builds environments on Linux alone")]
     NotLinux(String),
     /// The view came out different from what the lock says.
-    #[error("the view differs from the one this lock was realized to: expected view hash {expected}, found {found}")]
+    #[error(
+        "the view differs from the one this lock was realized to: expected view hash {expected}, found {found}"
+    )]
     ViewHash {
         /// In the lock.
         expected: Sha256,
@@ -225,7 +227,8 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
             let built = job.build(&packages, &stored, &name)?;
             done.findings = built.findings;
             for package in &mut new.packages {
-                package.nar = package.nar.or_else(|| stored.get(&package.sha256).map(|s| s.record.nar));
+                package.nar =
+                    package.nar.or_else(|| stored.get(&package.sha256).map(|s| s.record.nar));
             }
             built.view_hash
         }
@@ -295,7 +298,8 @@ fn up_to_date(
     let fits = generation.view == store.env_path(&env_name(&key, lock.name()))?
         && environment.view_hash.is_some()
         && lock.packages_of(environment).all(|p| p.nar.is_some())
-        && view::check_fresh(&generation.view, environment.view_hash.as_ref(), python.as_deref()).is_ok()
+        && view::check_fresh(&generation.view, environment.view_hash.as_ref(), python.as_deref())
+            .is_ok()
         && hook.is_none_or(|h| verify::passed_here(&ctx.project.state_dir(), &key, &h.digest));
     Ok(fits.then_some(generation.view))
 }
@@ -307,7 +311,11 @@ struct ProjectHook {
     timeout: Duration,
 }
 
-fn hook(ctx: &Context, manifest: &Manifest, options: RealizeOptions) -> Result<Option<ProjectHook>> {
+fn hook(
+    ctx: &Context,
+    manifest: &Manifest,
+    options: RealizeOptions,
+) -> Result<Option<ProjectHook>> {
     let Some(script) = manifest.verify.script.as_ref().filter(|_| !options.no_verify) else {
         return Ok(None);
     };
@@ -327,7 +335,12 @@ fn run_hook(ctx: &Context, view: &Path, hook: &ProjectHook) -> Result<verify::Ou
         argv.push(view.join("bin/python").into_os_string());
     }
     argv.push(script.into_os_string());
-    Ok(verify::run(&verify::Hook { argv, env: &env, cwd: ctx.project.root(), timeout: hook.timeout })?)
+    Ok(verify::run(&verify::Hook {
+        argv,
+        env: &env,
+        cwd: ctx.project.root(),
+        timeout: hook.timeout,
+    })?)
 }
 
 /// The lock to realize, its text on disk, and what `lock` did if it had to run.
@@ -389,7 +402,8 @@ fn bring(
         let add = |package: &LockedPackage, archive: PathBuf| -> std::result::Result<(), Failure> {
             let progress = &Quiet(&*ctx.progress);
             let policy = policy(package);
-            let entry = store.add(&Add { package, archive: &archive, policy, verified: true, progress })?;
+            let entry =
+                store.add(&Add { package, archive: &archive, policy, verified: true, progress })?;
             // The store holds its content; the archive would only take room.
             let _ = std::fs::remove_file(&archive);
             stored.lock().unwrap_or_else(PoisonError::into_inner).insert(package.sha256, entry);

@@ -69,11 +69,13 @@ pub fn prepare(dir: Option<&Path>) -> Result<Prepared> {
 fn stale(project: &Project, generation: &Generation) -> Option<String> {
     let (lock, _) = project.lock().ok()??;
     let environment = lock.environment(current_platform().ok()?)?;
-    let python = std::fs::read_link(generation.view.join("bin/python")).ok().filter(|p| p.is_absolute());
+    let python =
+        std::fs::read_link(generation.view.join("bin/python")).ok().filter(|p| p.is_absolute());
     let key = super::realize::view_key(&environment.env_id, python.as_deref());
     let meant = env_name(&key, lock.name());
-    (generation.view.file_name() != Some(OsStr::new(&meant)))
-        .then(|| "gpuenv.lock has changed since this environment was built: run `gpuenv realize`".into())
+    (generation.view.file_name() != Some(OsStr::new(&meant))).then(|| {
+        "gpuenv.lock has changed since this environment was built: run `gpuenv realize`".into()
+    })
 }
 
 /// Becomes `command` in the environment. Returns only if that fails.
@@ -97,7 +99,8 @@ fn user_shell(inherited: &Env) -> (OsString, Option<Shell>) {
 /// The text that activates the environment, for `shell` or the user's.
 pub fn script(prepared: &Prepared, shell: Option<Shell>) -> Result<String> {
     let (path, users) = user_shell(&prepared.inherited);
-    let shell = shell.or(users).ok_or_else(|| ShellError::Unknown(path.to_string_lossy().into_owned()))?;
+    let shell =
+        shell.or(users).ok_or_else(|| ShellError::Unknown(path.to_string_lossy().into_owned()))?;
     Ok(prepared.activation.render(shell))
 }
 
@@ -130,7 +133,8 @@ fn try_shell(prepared: &Prepared) -> Result<Failure> {
         }
         Some(Shell::Fish) => {
             let text = prepared.activation.render(Shell::Fish);
-            launch(&prepared.inherited, &path, &["--init-command".into(), text.into(), "-i".into()]).into()
+            launch(&prepared.inherited, &path, &["--init-command".into(), text.into(), "-i".into()])
+                .into()
         }
         _ => launch(&env, &path, &["-i".into()]).into(),
     })

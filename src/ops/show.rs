@@ -262,7 +262,9 @@ impl fmt::Display for Why {
                     line += ", which requires ";
                     // The requirement says more than the bare name.
                     let led = &chain.steps[at - 1].requires;
-                    line += &led.as_ref().map_or(step.name.clone(), |l| format!("`{l}`: {}", step.name));
+                    line += &led
+                        .as_ref()
+                        .map_or(step.name.clone(), |l| format!("`{l}`: {}", step.name));
                     line += &format!(" {}", step.version);
                 } else {
                     line += &format!("{} {}", step.name, step.version);

@@ -163,7 +163,11 @@ pub fn run(hook: &Hook<'_>) -> Result<Outcome, VerifyError> {
     outcome
 }
 
-fn wait(child: &mut Child, timeout: Duration, caught: &AtomicUsize) -> Result<Outcome, VerifyError> {
+fn wait(
+    child: &mut Child,
+    timeout: Duration,
+    caught: &AtomicUsize,
+) -> Result<Outcome, VerifyError> {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -186,7 +190,8 @@ fn wait(child: &mut Child, timeout: Duration, caught: &AtomicUsize) -> Result<Ou
 
 /// Ends the whole process group: asked first, then killed.
 fn stop(child: &mut Child) {
-    let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) else {
+    let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw)
+    else {
         return;
     };
     let _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);

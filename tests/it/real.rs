@@ -30,6 +30,7 @@ pub fn trials() -> Vec<Trial> {
         }),
         trial("real::cudnn_cu11_by_bare_soname", network, || cudnn("cu11", "==8.6.0.163", "8600")),
         trial("real::cudnn_cu12_by_bare_soname", network, || cudnn("cu12", "==8.9.2.26", "8902")),
+        trial("real::examples_lock_again", None, examples_lock_again),
         trial("real::zlib_channel", packages, zlib_channel),
         trial("real::odd_conda_archives", packages, odd_conda_archives),
         trial("real::conda_forge_solve", repodata, conda_forge_solve),
@@ -260,4 +261,73 @@ fn conda_forge_solve() {
     std::fs::remove_file(sandbox.project.join("gpuenv.lock")).expect("removing the lock");
     sandbox.gpuenv(&["lock"]).exits(0);
     assert_eq!(first, sandbox.read("gpuenv.lock"));
+}
+
+/// The committed locks are what env.toml and the frozen index data give (`tests/freeze.py`).
+/// What only realizing knows (NAR and view hashes, verifications) is left out.
+fn examples_lock_again() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sandbox = Sandbox::new();
+    serve_frozen(&sandbox, &root.join("tests/frozen/index.json.bz2"));
+    let mut examples = 0;
+    for entry in std::fs::read_dir(root.join("lock-examples")).expect("examples").flatten() {
+        let Ok(manifest) = std::fs::read_to_string(entry.path().join("env.toml")) else { continue };
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let committed = std::fs::read_to_string(entry.path().join("gpuenv.lock"))
+            .unwrap_or_else(|e| panic!("the lock of {name}: {e}"));
+        examples += 1;
+        let project = sandbox.root().join(&name);
+        std::fs::create_dir(&project).expect("making a project");
+        std::fs::write(project.join("env.toml"), manifest).expect("writing env.toml");
+        let verify = entry.path().join("verify.py");
+        std::fs::copy(verify, project.join("verify.py")).expect("copying the check");
+        let at = project.to_string_lossy().into_owned();
+        sandbox.gpuenv(&["--project", &at, "lock"]).exits(0);
+        let anew = std::fs::read_to_string(project.join("gpuenv.lock")).expect("a lock");
+        snapbox::assert_data_eq!(
+            unrealized(&anew),
+            snapbox::Data::text(unrealized(&committed)).raw()
+        );
+        // And what is committed is taken for current.
+        std::fs::write(project.join("gpuenv.lock"), committed).expect("writing the lock");
+        sandbox.gpuenv(&["--project", &at, "lock", "--check"]).exits(0);
+    }
+    assert!(examples >= 5, "{examples} examples");
+}
+
+fn unrealized(lock: &str) -> String {
+    let body = lock.split("[[verification]]").next().unwrap_or(lock);
+    let known = |l: &&str| !l.starts_with("nar = ") && !l.starts_with("view-hash = ");
+    body.trim_end().lines().filter(known).map(|l| format!("{l}\n")).collect()
+}
+
+fn serve_frozen(sandbox: &Sandbox, path: &Path) {
+    use crate::serve::Content;
+    use std::sync::Arc;
+    let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let frozen: serde_json::Value =
+        serde_json::from_reader(bzip2::read::BzDecoder::new(file)).expect("frozen data is JSON");
+    for (name, files) in frozen["projects"].as_object().expect("an object") {
+        let Some(files) = files.as_array() else { continue };
+        let files: Vec<_> = files
+            .iter()
+            .cloned()
+            .map(|mut file| {
+                let url = format!("../../files/{}", file["filename"].as_str().expect("a name"));
+                file["url"] = url.replace('+', "%2B").into();
+                file
+            })
+            .collect();
+        let page = serde_json::json!({
+            "meta": { "api-version": "1.1" }, "name": name, "files": files,
+        });
+        let bytes = Arc::new(page.to_string().into_bytes());
+        let mut content = Content::html("<html><body>PEP 691 only</body></html>");
+        content.alternative = Some(("application/vnd.pypi.simple.v1+json", bytes));
+        sandbox.server.put(&format!("/pypi/simple/{name}/"), content);
+    }
+    for (file, text) in frozen["metadata"].as_object().expect("an object") {
+        let text = text.as_str().expect("a text").as_bytes();
+        sandbox.server.put(&format!("/pypi/files/{file}.metadata"), Content::file(text));
+    }
 }
