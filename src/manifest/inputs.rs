@@ -58,6 +58,9 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
             options.find_links.iter().map(|place| find_links_name(&place.value)).collect();
         put("pypi-options.find-links".into(), places.join(", "));
     }
+    if options.without_pip {
+        put("pypi-options.pip".into(), "false".into());
+    }
     match options.prereleases {
         Prereleases::IfNecessaryOrExplicit => {}
         Prereleases::Allow => put("pypi-options.prereleases".into(), "allow".into()),

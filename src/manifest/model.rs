@@ -130,6 +130,8 @@ pub struct PypiOptions {
     pub indexes: BTreeMap<IndexName, IndexSource>,
     /// `find-links = [...]`: pages or directories that serve every name, before the default index.
     pub find_links: Vec<Spanned<String>>,
+    /// `pip = false`: gpuenv does not add pip to an environment that holds wheels.
+    pub without_pip: bool,
     /// `prereleases`.
     pub prereleases: Prereleases,
     /// `[pypi-options.dependency-overrides]`.

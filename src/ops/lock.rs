@@ -1,5 +1,6 @@
 //! `lock`: env.toml → gpuenv.lock.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rattler_conda_types::Subdir as Platform;
@@ -83,8 +84,13 @@ impl Report for SolveFailure {
         self.error.hint()
     }
     fn snippet(&self) -> Option<Snippet> {
-        let (span, label) = self.error.span()?;
-        Some(Snippet { file: MANIFEST.into(), text: self.text.clone(), span, label })
+        let span = self.error.span()?;
+        Some(Snippet {
+            file: MANIFEST.into(),
+            text: self.text.clone(),
+            span,
+            label: "asked for here".into(),
+        })
     }
 }
 
@@ -155,7 +161,17 @@ fn resolve_all(
             used.insert(pinned.source.clone());
             let package = locked_package(chosen, pinned, &packages);
             ids.push(package.id.clone());
-            packages.entry(package.id.clone()).or_insert(package);
+            match packages.entry(package.id.clone()) {
+                Entry::Vacant(slot) => {
+                    slot.insert(package);
+                }
+                // One wheel on two platforms may need different things there.
+                Entry::Occupied(mut slot) => {
+                    let both = slot.get_mut();
+                    both.requires.extend(package.requires);
+                    both.edges.extend(package.edges);
+                }
+            }
         }
         lock.environments.push(LockedEnvironment {
             platform,
@@ -203,7 +219,7 @@ fn locked_package(
             ArtifactKind::Conda,
             record.package_record.name.as_normalized().to_owned(),
             record.package_record.version.to_string(),
-            Some(record.package_record.build.clone()),
+            Some(record.package_record.build.to_string()),
             None,
         ),
         ChosenKind::Wheel { file, .. } => (

@@ -53,7 +53,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, old: Option<&Lock>) -> P
         virtual_packages: virtual_packages(manifest, platform),
         glibc: platform.is_linux().then_some(manifest.system.glibc),
         host_python: manifest.host.as_ref().map(|h| h.python.clone()),
-        channels: manifest.env.channels.iter().map(|c| c.value.clone()).collect(),
+        channels: manifest.channel_names(),
         conda,
         wheels,
         constraints: manifest.pypi_options.constraints.clone(),
@@ -70,7 +70,7 @@ fn pip(manifest: &Manifest) -> Option<WheelRequirement> {
     let has_wheels = !manifest.pypi_dependencies.is_empty() || manifest.host.is_some();
     let named = manifest.pypi_dependencies.iter().any(|d| d.name.as_ref() == "pip")
         || manifest.dependencies.iter().any(|d| d.name.as_normalized() == "pip");
-    if !has_wheels || named || !manifest.pypi_options.pip {
+    if !has_wheels || named || manifest.pypi_options.without_pip {
         return None;
     }
     Some(WheelRequirement {
@@ -90,10 +90,10 @@ fn pip(manifest: &Manifest) -> Option<WheelRequirement> {
 pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericVirtualPackage> {
     let mut out = Vec::new();
     let mut add = |name: &str, version: &str, build: &str| {
-        if let (Ok(name), Ok(version)) =
-            (name.parse::<CondaName>(), version.parse::<CondaVersion>())
+        if let (Ok(name), Ok(version), Ok(build)) =
+            (name.parse::<CondaName>(), version.parse::<CondaVersion>(), build.parse())
         {
-            out.push(GenericVirtualPackage { name, version, build_string: build.to_owned() });
+            out.push(GenericVirtualPackage { name, version, build_string: build });
         }
     };
     let arch = match platform {
@@ -147,7 +147,8 @@ pub fn keep_pins(pins: impl IntoIterator<Item = Pin>) -> Keep {
                 }
             }
             ArtifactKind::Wheel => {
-                if let (Ok(name), Ok(version)) = (pin.name.parse(), pin.version.parse()) {
+                if let (Ok(name), Ok(version)) = (pin.name.parse(), pin.version.parse())
+                {
                     keep.wheels.insert(name, version);
                 }
             }

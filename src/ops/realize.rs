@@ -192,7 +192,7 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
     }
 
     let interpreter = match &manifest.host {
-        Some(host) => Some(machine::find_python(&host.python, &|name| std::env::var(name).ok())?),
+        Some(host) => Some(machine::find_python(&host.python, &|name| std::env::var_os(name))?),
         None => None,
     };
     let python = interpreter.as_ref().map(|i| i.executable.as_path());

@@ -158,9 +158,14 @@ const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(8).expect("not zero"
 const MAX_CONCURRENCY: usize = 64;
 
 impl Config {
-    /// Reads the configuration of this process's environment.
-    pub fn from_process() -> Result<Config, ConfigError> {
-        let var = |name: &str| std::env::var(name).ok();
+    /// Reads the configuration of this process's environment; `file` is read as gpuenv's own
+    /// instead of what `GPUENV_CONFIG` names.
+    pub fn from_process(file: Option<&Path>) -> Result<Config, ConfigError> {
+        let file = file.map(|f| f.to_string_lossy().into_owned());
+        let var = |name: &str| match (name, &file) {
+            ("GPUENV_CONFIG", Some(file)) => Some(file.clone()),
+            _ => std::env::var(name).ok(),
+        };
         let read = |path: &Path| match std::fs::read_to_string(path) {
             Ok(text) => Ok(Some(text)),
             Err(e)

@@ -143,6 +143,16 @@ impl<'t> Reader<'t> {
         self.node_string(&node, "a string")
     }
 
+    /// The boolean at `key`, if there is one.
+    pub(super) fn boolean(&mut self, section: &Section<'t>, key: &str) -> Option<bool> {
+        let node = section.node(key)?;
+        let value = node.item.as_bool();
+        if value.is_none() {
+            self.wrong_type(&node, "true or false");
+        }
+        value
+    }
+
     /// A node as a string.
     pub(super) fn node_string(
         &mut self,

@@ -342,6 +342,7 @@ pub(super) fn options<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> PypiOp
             "index",
             "indexes",
             "find-links",
+            "pip",
             "prereleases",
             "dependency-overrides",
             "constraints",
@@ -356,6 +357,9 @@ pub(super) fn options<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> PypiOp
         if find_links(reader, &text, "pypi-options.find-links").is_some() {
             options.find_links.push(text);
         }
+    }
+    if let Some(pip) = reader.boolean(&section, "pip") {
+        options.without_pip = !pip;
     }
     if let Some(text) = reader.string(&section, "prereleases") {
         match text.value {
