@@ -407,7 +407,6 @@ fn bring(
             // The store holds its content; the archive would only take room.
             let _ = std::fs::remove_file(&archive);
             stored.lock().unwrap_or_else(PoisonError::into_inner).insert(package.sha256, entry);
-            ctx.progress.event(Event::Done { item: &package.file });
             Ok(())
         };
         let sources = ctx.sources()?;

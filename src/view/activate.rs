@@ -18,7 +18,8 @@ use crate::error::{Exit, Report};
 
 mod shell;
 
-pub use shell::Shell;
+pub use shell::{Shell, UnknownShell};
+pub(super) use shell::{is_name, quote};
 
 /// The environment of a process.
 pub type Env = BTreeMap<OsString, OsString>;

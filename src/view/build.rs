@@ -87,6 +87,13 @@ pub enum BuildNote {
         /// How many.
         count: usize,
     },
+    /// A `kernel.json` that is none; it is left as it is.
+    BadKernelspec {
+        /// The package.
+        package: String,
+        /// The file.
+        path: RelPath,
+    },
     /// A file is declared to hold a placeholder and does not.
     NoPlaceholder {
         /// The package.
@@ -103,6 +110,9 @@ impl std::fmt::Display for BuildNote {
                 f,
                 "{package}: {path} holds its prefix {count} times in text without an end; filled up with slashes"
             ),
+            BuildNote::BadKernelspec { package, path } => {
+                write!(f, "{package}: {path} is no kernel specification of Jupyter")
+            }
             BuildNote::NoPlaceholder { package, path } => {
                 write!(f, "{package}: {path} is said to hold a prefix placeholder and does not")
             }
@@ -402,6 +412,16 @@ impl Builder<'_> {
                 }
                 done.bytes
             }
+            Relocate::Kernelspec { placeholder } => {
+                let text = match placeholder {
+                    Some(placeholder) => relocate::text(bytes, placeholder, self.prefix),
+                    None => bytes.to_vec(),
+                };
+                return Ok(relocate::kernelspec(&text, self.prefix).unwrap_or_else(|| {
+                    note(BuildNote::BadKernelspec { package: name(), path: op.path.clone() });
+                    text
+                }));
+            }
             Relocate::PythonShebang => {
                 return Ok(relocate::python_shebang(bytes, &self.python()));
             }
@@ -422,6 +442,7 @@ impl Builder<'_> {
             Content::PythonScript { body } => {
                 content::python_script(&self.python(), "", body.as_bytes())
             }
+            Content::RunScript(script) => script.render(self.prefix).into_bytes(),
             Content::PyvenvCfg => {
                 let python = self.target.host_python.ok_or(BuildError::NoHostPython)?;
                 let home = python.parent().unwrap_or(Path::new("/"));
@@ -520,3 +541,6 @@ pub fn check_fresh(
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,8 @@ pub enum Content {
         /// All below the first line.
         body: String,
     },
+    /// `share/gpuenv/run`: runs a command in the environment, whoever starts it.
+    RunScript(RunScript),
     /// `pyvenv.cfg` of a view on the machine's Python: names the directory of the interpreter.
     PyvenvCfg,
     /// `conda-meta/*.json`: `info/index.json` of the package and what became of its files.
@@ -85,6 +87,7 @@ impl Content {
         match self {
             Content::Text(_) => "a file written by the installer",
             Content::PythonScript { .. } => "a script of an entry point",
+            Content::RunScript(_) => "the script that runs a command in the view",
             Content::PyvenvCfg => "the face of a virtual environment",
             Content::CondaMeta { .. } => "the record of a conda package",
         }
@@ -135,11 +138,36 @@ impl Content {
         facts.to_json()
     }
 
+    /// The script that runs a command in the view.
+    pub(super) fn run_script<'p>(
+        input: &PlanInput<'_>,
+        python: Option<&PythonLayout>,
+        ld: bool,
+        mut paths: impl Iterator<Item = &'p RelPath>,
+    ) -> Self {
+        let conda = input.packages.iter().any(|p| matches!(p.record.meta, Meta::Conda(_)));
+        let is_script = |p: &RelPath| {
+            p.as_str().starts_with("etc/conda/activate.d/") && p.as_str().ends_with(".sh")
+        };
+        Content::RunScript(RunScript {
+            name: input.name.to_owned(),
+            env: input.activation_env.clone(),
+            python: python.is_some(),
+            conda,
+            scripts: paths.any(is_script),
+            ld,
+        })
+    }
+
     /// The canonical form in the view manifest: the kind and a digest over all that decides it.
     pub(super) fn canonical(&self, package_sha256: impl Fn(usize) -> Sha256) -> String {
         match self {
             Content::Text(text) => format!("text {}", Sha256::of(text)),
             Content::PythonScript { body } => format!("python-script {}", Sha256::of(body)),
+            Content::RunScript(script) => {
+                // No path of a real view is this one: it is not absolute.
+                format!("run-script {}", Sha256::of(script.render("@view@")))
+            }
             Content::PyvenvCfg => "pyvenv-cfg".into(),
             Content::CondaMeta { package, .. } => {
                 let facts = serde_json::Value::Object(self.conda_facts()).to_string();
@@ -207,6 +235,75 @@ impl Content {
         all.entry("depends".into()).or_insert(json!([]));
         all.extend(facts);
         Ok(format!("{:#}\n", json!(all)))
+    }
+}
+
+/// What `share/gpuenv/run` sets: the same as [`super::activate::Activation`], for programs that
+/// know nothing of gpuenv, such as Jupyter. Of conda packages, the scripts of `activate.d` are
+/// sourced (by bash, where there are any); `env_vars.d` is left to `gpuenv run`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunScript {
+    name: String,
+    env: BTreeMap<String, String>,
+    python: bool,
+    conda: bool,
+    scripts: bool,
+    ld: bool,
+}
+
+/// Where the script lies in a view.
+pub(super) const RUN_SCRIPT: &str = "share/gpuenv/run";
+
+impl RunScript {
+    /// The text, for a view at `prefix`.
+    pub(super) fn render(&self, prefix: &str) -> String {
+        let quote = super::activate::quote;
+        let mut lines = vec![
+            if self.scripts { "#!/usr/bin/env bash" } else { "#!/bin/sh" }.to_owned(),
+            "# Runs a command in this environment, for programs that were started outside of it."
+                .to_owned(),
+            format!("view={}", quote(prefix)),
+            "unset PYTHONPATH PYTHONHOME VIRTUAL_ENV LD_LIBRARY_PATH".to_owned(),
+            "export GPUENV_VIEW=\"$view\"".to_owned(),
+            format!("export GPUENV_ENV={}", quote(&self.name)),
+            "export PATH=\"$view/bin${PATH:+:$PATH}\"".to_owned(),
+        ];
+        if self.python {
+            lines.push("export PYTHONNOUSERSITE=1".to_owned());
+            lines.push(
+                "cache=\"${GPUENV_CACHE:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/gpuenv}\""
+                    .to_owned(),
+            );
+            lines.push(
+                "export PYTHONPYCACHEPREFIX=\"${PYTHONPYCACHEPREFIX:-$cache/pycache}\"".to_owned(),
+            );
+        }
+        if self.conda {
+            lines.push("export CONDA_PREFIX=\"$view\"".to_owned());
+            lines.push(format!("export CONDA_DEFAULT_ENV={}", quote(&self.name)));
+        } else {
+            lines.push("unset CONDA_PREFIX".to_owned());
+        }
+        for (name, value) in &self.env {
+            if name != "PATH" && name != "LD_LIBRARY_PATH" && super::activate::is_name(name) {
+                lines.push(format!("export {name}={}", quote(value)));
+            }
+        }
+        if self.ld {
+            lines.push("export LD_LIBRARY_PATH=\"$view/ld\"".to_owned());
+        }
+        if self.scripts {
+            lines.push("command=(\"$@\")".to_owned());
+            lines.push("set --".to_owned());
+            lines.push(
+                "for script in \"$view\"/etc/conda/activate.d/*.sh; do . \"$script\" >&2; done"
+                    .to_owned(),
+            );
+            lines.push("exec \"${command[@]}\"".to_owned());
+        } else {
+            lines.push("exec \"$@\"".to_owned());
+        }
+        lines.join("\n") + "\n"
     }
 }
 

@@ -11,7 +11,8 @@
 //! link       PATH  TARGET               a symbolic link
 //! python     PATH                       a symbolic link to the machine's interpreter
 //! relocated  PATH  SHA256  MODE  RULE   this content, with the view's path put in by RULE:
-//!                                       `text PLACEHOLDER`, `binary PLACEHOLDER`, `shebang`
+//!                                       `text PLACEHOLDER`, `binary PLACEHOLDER`, `shebang`,
+//!                                       `kernelspec [PLACEHOLDER]`
 //! generated  PATH  MODE  WHAT           what gpuenv itself wrote
 //! ```
 //!
@@ -58,6 +59,10 @@ impl ViewManifest {
                         Relocate::Text { placeholder } => format!("text {}", escape(placeholder)),
                         Relocate::Binary { placeholder } => {
                             format!("binary {}", escape(placeholder))
+                        }
+                        Relocate::Kernelspec { placeholder: None } => "kernelspec".to_owned(),
+                        Relocate::Kernelspec { placeholder: Some(placeholder) } => {
+                            format!("kernelspec {}", escape(placeholder))
                         }
                         Relocate::PythonShebang => "shebang".to_owned(),
                     };

@@ -19,6 +19,6 @@ mod testing;
 mod write;
 
 pub use build::{BuildError, BuildReport, build, check_fresh};
-pub use content::{CondaFile, CondaFileType, Content};
+pub use content::{CondaFile, CondaFileType, Content, RunScript};
 pub use finding::{Finding, Place};
 pub use plan::{DirectUrl, PackageInput, Plan, PlanError, PlanInput, plan};

@@ -147,6 +147,12 @@ pub enum Relocate {
         /// The placeholder.
         placeholder: String,
     },
+    /// A kernel of Jupyter (`kernel.json`): a Python that it starts is started through the view's
+    /// own `share/gpuenv/run`, for Jupyter may run outside of the environment.
+    Kernelspec {
+        /// A conda placeholder to replace first.
+        placeholder: Option<String>,
+    },
     /// A first line `#!python` or `#!pythonw` of a wheel's script (binary distribution format,
     /// "Recommended installer features").
     PythonShebang,
@@ -214,7 +220,8 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, PlanError> {
         }
     }
     generated(input, python.as_ref(), &mut claims)?;
-    let settled = settle(input, claims, &mut findings)?;
+    let mut settled = settle(input, claims, &mut findings)?;
+    kernelspecs(&mut settled);
     let mut tree = with_records(input, python.as_ref(), settled)?;
 
     let farm = link_farm(input, python.as_ref(), &tree, &mut findings)?;
@@ -224,6 +231,9 @@ pub fn plan(input: &PlanInput<'_>) -> Result<Plan, PlanError> {
         let what = What::Symlink { target: format!("../{target}") };
         tree.insert(path, Settled::own(what));
     }
+    let run = Content::run_script(input, python.as_ref(), ld, tree.keys());
+    let what = What::Generated { content: run, executable: true };
+    tree.insert(own("run"), Settled::own(what));
     let activation = Content::activation(input, python.as_ref(), ld);
     let what = What::Generated { content: Content::Text(activation), executable: false };
     tree.insert(own("activation.json"), Settled::own(what));
@@ -494,6 +504,32 @@ fn ancestor_in(path: &RelPath, tree: &BTreeMap<RelPath, Settled>) -> Option<RelP
 fn has_ancestor(path: &RelPath, set: &BTreeSet<RelPath>) -> bool {
     !set.is_empty()
         && std::iter::successors(path.parent(), RelPath::parent).any(|dir| set.contains(&dir))
+}
+
+/// Kernels of Jupyter have to start in the environment, wherever Jupyter itself runs.
+fn kernelspecs(tree: &mut BTreeMap<RelPath, Settled>) {
+    for (path, settled) in tree {
+        let mut parts = path.components();
+        let head = [parts.next(), parts.next(), parts.next()];
+        if head != [Some("share"), Some("jupyter"), Some("kernels")]
+            || path.file_name() != "kernel.json"
+        {
+            continue;
+        }
+        let (from, sha256, executable, placeholder) = match &settled.what {
+            What::File { from, sha256, executable, .. } => (from, sha256, executable, None),
+            What::Relocated { from, sha256, executable, how: Relocate::Text { placeholder } } => {
+                (from, sha256, executable, Some(placeholder.clone()))
+            }
+            _ => continue,
+        };
+        settled.what = What::Relocated {
+            from: from.clone(),
+            sha256: *sha256,
+            executable: *executable,
+            how: Relocate::Kernelspec { placeholder },
+        };
+    }
 }
 
 /// Adds what lists the files of a package as they came to lie: wheels' `RECORD`, `conda-meta`.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::content::{MAX_SHEBANG, python_first_line, python_script};
+use super::content::{MAX_SHEBANG, RUN_SCRIPT, python_first_line, python_script};
 
 /// A text file: each placeholder becomes `prefix`. A first line that the kernel could no longer
 /// read runs its interpreter another way.
@@ -113,6 +113,21 @@ pub(super) fn python_shebang(bytes: &[u8], python: &Path) -> Vec<u8> {
     python_script(python, rest.trim(), bytes.get(end + 1..).unwrap_or_default())
 }
 
+/// A kernel specification of Jupyter whose command is a Python: the view's own, started by the
+/// view's `share/gpuenv/run`. One for another language is left alone. `None`: the text is no
+/// kernel specification.
+pub(super) fn kernelspec(bytes: &[u8], prefix: &str) -> Option<Vec<u8>> {
+    let mut spec: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    let argv = spec.get_mut("argv")?.as_array_mut()?;
+    let program = Path::new(argv.first()?.as_str()?).file_name()?.to_str()?.to_owned();
+    if !program.starts_with("python") {
+        return Some(bytes.to_vec());
+    }
+    argv[0] = format!("{prefix}/bin/python").into();
+    argv.insert(0, format!("{prefix}/{RUN_SCRIPT}").into());
+    Some(format!("{spec:#}\n").into_bytes())
+}
+
 fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     let (first, rest) = needle.split_first()?;
     let mut at = 0;
@@ -216,6 +231,25 @@ mod tests {
             let got = python_shebang(before.as_bytes(), python);
             assert_eq!(String::from_utf8(got).unwrap(), after);
         }
+    }
+
+    #[test]
+    fn a_kernel_starts_in_the_view() {
+        let before = br#"{"argv": ["/build/bin/python3.11", "-m", "x", "-f", "{connection_file}"], "language": "python"}"#;
+        let after: serde_json::Value =
+            serde_json::from_slice(&kernelspec(before, "/v").unwrap()).unwrap();
+        let argv = serde_json::json!([
+            "/v/share/gpuenv/run",
+            "/v/bin/python",
+            "-m",
+            "x",
+            "-f",
+            "{connection_file}"
+        ]);
+        assert_eq!((&after["argv"], &after["language"]), (&argv, &"python".into()));
+        let other = br#"{"argv": ["R", "--slave"]}"#;
+        assert_eq!(kernelspec(other, "/v").as_deref(), Some(&other[..]));
+        assert!(kernelspec(b"{}", "/v").is_none() && kernelspec(b"x", "/v").is_none());
     }
 
     proptest! {

@@ -127,7 +127,10 @@ impl Package {
             name: self.name.clone(),
             version: self.version.clone(),
             build: matches!(kind, ArtifactKind::Conda).then(|| "h0_1".into()),
-            file: format!("{}-{}.file", self.name, self.version),
+            file: match kind {
+                ArtifactKind::Conda => format!("{}-{}-h0_1.conda", self.name, self.version),
+                ArtifactKind::Wheel => format!("{}-{}-py3-none-any.whl", self.name, self.version),
+            },
             sha256: Sha256::of(format!("{self:?}")),
             size: 1,
             nar: Sha256::of(format!("nar {self:?}")),

@@ -81,7 +81,7 @@ pub(super) fn hard_link(from: &Path, to: &Path) -> Result<bool> {
         Ok(()) => Ok(true),
         // Another device, too many links, `protected_hardlinks`, a file system without links.
         Err(Errno::XDEV | Errno::MLINK | Errno::PERM | Errno::OPNOTSUPP) => Ok(false),
-        Err(error) => Err(at("hard-link", to)(error.into())),
+        Err(error) => Err(at("hard-link", from)(error.into())),
     }
 }
 

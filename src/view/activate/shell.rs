@@ -46,7 +46,7 @@ pub(super) fn render(activation: &Activation, shell: Shell) -> String {
 }
 
 /// Whether a shell has variables of this name. Others are left to `gpuenv run`.
-fn is_name(name: &str) -> bool {
+pub(in crate::view) fn is_name(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
@@ -60,7 +60,7 @@ fn with_extension<'a>(
 }
 
 /// `text` as one word of a POSIX shell.
-fn quote(text: &str) -> String {
+pub(in crate::view) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

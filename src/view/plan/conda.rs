@@ -137,9 +137,11 @@ pub(super) fn prefix_record<'a>(
                     Some(*sha256),
                     None,
                 ),
-                What::Relocated { how: Relocate::PythonShebang, sha256, .. } => {
-                    (CondaFileType::Hardlink, Some(*sha256), None)
-                }
+                What::Relocated {
+                    how: Relocate::PythonShebang | Relocate::Kernelspec { .. },
+                    sha256,
+                    ..
+                } => (CondaFileType::Hardlink, Some(*sha256), None),
                 What::Generated { .. } | What::HostPython | What::Dir => {
                     (CondaFileType::EntryPoint, None, None)
                 }
