@@ -194,7 +194,7 @@ fn zlib_channel() {
     sandbox.write(
         "env.toml",
         &format!(
-            "[env]\nname = \"real\"\nplatforms = [\"linux-64\"]\nchannels = [\"{}\", \"./ours\"]\n\n\
+            "[env]\nname = \"real\"\nplatforms = [\"linux-64\"]\nchannels = [\"./ours\", \"{}\"]\n\n\
              [dependencies]\nzlib = \"*\"\n",
             real.display()
         ),
