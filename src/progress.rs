@@ -25,6 +25,11 @@ pub enum Event<'a> {
         /// The item.
         item: &'a str,
     },
+    /// One item that had arrived is unpacked and in the store.
+    Stored {
+        /// The item.
+        item: &'a str,
+    },
     /// A sentence worth showing even when nobody looks at bars: a retry, a mirror skipped.
     Note {
         /// The sentence.

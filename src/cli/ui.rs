@@ -181,21 +181,61 @@ fn write_failure(out: &mut impl io::Write, failure: &Failure) -> io::Result<()> 
 /// Bars on a terminal: one line that says the phase, how far, how fast.
 #[derive(Default)]
 struct Bars {
-    bar: Mutex<Option<ProgressBar>>,
+    state: Mutex<BarState>,
+}
+
+#[derive(Default)]
+struct BarState {
+    bar: Option<ProgressBar>,
+    /// Things of the phase, and how many of them are in the store.
+    items: Option<u64>,
+    stored: u64,
+    /// Whether the bar counts bytes.
+    bytes: bool,
+}
+
+const BYTES: &str = "{msg:12} {wide_bar} {bytes:>10} of {total_bytes} {bytes_per_sec:>12} {eta:>4}";
+const ITEMS: &str = "{msg:12} {wide_bar} {pos:>5} of {len}";
+const SPINNER: &str = "{spinner} {msg}";
+
+impl BarState {
+    fn begin(&mut self, name: &'static str, len: Option<u64>, template: &str) {
+        if let Some(old) = self.bar.take() {
+            old.finish_and_clear();
+        }
+        let bar = len.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("━╸ "));
+        }
+        bar.set_message(name);
+        bar.enable_steady_tick(Duration::from_millis(120));
+        self.bar = Some(bar);
+    }
+
+    /// When the last byte is here, what is waited for is the unpacking.
+    fn unpacking(&mut self) {
+        let done = self.bar.as_ref().is_some_and(|bar| Some(bar.position()) >= bar.length());
+        if let Some(items) = self.items.filter(|_| self.bytes && done) {
+            self.begin("unpacking", Some(items), ITEMS);
+            self.bytes = false;
+            if let Some(bar) = &self.bar {
+                bar.set_position(self.stored);
+            }
+        }
+    }
 }
 
 impl Bars {
-    fn with(&self, act: impl FnOnce(&mut Option<ProgressBar>)) {
+    fn with(&self, act: impl FnOnce(&mut BarState)) {
         // A poisoned lock only means that another thread panicked while drawing.
-        let mut guard = self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        act(&mut guard);
+        act(&mut self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 }
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        self.with(|bar| {
-            if let Some(bar) = bar.take() {
+        self.with(|state| {
+            if let Some(bar) = state.bar.take() {
                 bar.finish_and_clear();
             }
         });
@@ -204,41 +244,41 @@ impl Drop for Bars {
 
 impl Progress for Bars {
     fn event(&self, event: Event<'_>) {
-        self.with(|slot| match event {
+        self.with(|state| match event {
             Event::Phase { name, items, bytes } => {
-                if let Some(old) = slot.take() {
-                    old.finish_and_clear();
-                }
                 let (len, template) = match (bytes, items) {
-                    (Some(bytes), _) => (
-                        Some(bytes),
-                        "{msg:12} {wide_bar} {bytes:>10} of {total_bytes} {bytes_per_sec:>12} {eta:>4}",
-                    ),
-                    (None, Some(items)) => (Some(items), "{msg:12} {wide_bar} {pos:>5} of {len}"),
-                    (None, None) => (None, "{spinner} {msg}"),
+                    (Some(bytes), _) => (Some(bytes), BYTES),
+                    (None, Some(items)) => (Some(items), ITEMS),
+                    (None, None) => (None, SPINNER),
                 };
-                let bar = len.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
-                if let Ok(style) = ProgressStyle::with_template(template) {
-                    bar.set_style(style.progress_chars("━╸ "));
+                (state.items, state.stored, state.bytes) = (items, 0, bytes.is_some());
+                state.begin(name, len, template);
+                // What a hook prints must not meet a bar that moves.
+                if let Some(bar) = state.bar.as_ref().filter(|_| name == "verifying") {
+                    bar.disable_steady_tick();
+                    bar.finish_and_clear();
+                    anstream::eprintln!("{name}");
                 }
-                bar.set_message(name);
-                bar.enable_steady_tick(Duration::from_millis(120));
-                *slot = Some(bar);
             }
             Event::Bytes { delta, .. } => {
-                if let Some(bar) = slot {
+                if let Some(bar) = state.bar.as_ref().filter(|_| state.bytes) {
                     bar.inc(delta);
                 }
+                state.unpacking();
             }
-            Event::Done { .. } => {
-                if let Some(bar) = slot
-                    && bar.length().is_some_and(|len| len < 100_000)
-                {
-                    bar.inc(1);
+            Event::Done { .. } => {}
+            Event::Stored { .. } => {
+                state.stored += 1;
+                if let Some(bar) = state.bar.as_ref().filter(|_| !state.bytes) {
+                    bar.set_position(state.stored);
                 }
             }
-            Event::Note { text } => show(slot.as_ref(), &format!("{} {text}", "note:".bold())),
-            Event::Warning { text } => show(slot.as_ref(), &format!("{} {text}", "warning:".yellow().bold())),
+            Event::Note { text } => {
+                show(state.bar.as_ref(), &format!("{} {text}", "note:".bold()));
+            }
+            Event::Warning { text } => {
+                show(state.bar.as_ref(), &format!("{} {text}", "warning:".yellow().bold()));
+            }
         });
     }
 }
@@ -282,6 +322,7 @@ impl Progress for Lines {
                     None => anstream::eprintln!("  {item}"),
                 }
             }
+            Event::Stored { .. } => {}
             Event::Note { text } => anstream::eprintln!("note: {text}"),
             Event::Warning { text } => anstream::eprintln!("{} {text}", "warning:".yellow().bold()),
         }
@@ -310,6 +351,7 @@ impl Progress for JsonLines {
             }
             Event::Bytes { .. } => return,
             Event::Done { item } => serde_json::json!({"event": "done", "item": item}),
+            Event::Stored { item } => serde_json::json!({"event": "stored", "item": item}),
             Event::Note { text } => serde_json::json!({"event": "note", "text": text}),
             Event::Warning { text } => serde_json::json!({"event": "warning", "text": text}),
         };

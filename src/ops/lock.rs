@@ -6,16 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use rattler_conda_types::Subdir as Platform;
 
 use super::context::Context;
-use super::problem::problem;
+use super::problem::{keep, keep_pins, problem};
 use super::project::{LOCK, MANIFEST};
 use crate::error::{Exit, Failure, Report, Result, Snippet};
 use crate::hash::{Sha256, ShortHash};
 use crate::lockfile::{
-    self, ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, Source, Stale,
+    self, ArtifactKind, Lock, LockErrorKind, LockedEnvironment, LockedPackage, PackageId, Source,
+    Stale,
 };
 use crate::manifest::{self, Manifest};
 use crate::progress::Event;
-use crate::resolve::{self, ChosenKind, Key, SolveError};
+use crate::resolve::{self, ChosenKind, Keep, Key, SolveError};
 use crate::sources::Pinned;
 
 /// What `lock` did.
@@ -107,14 +108,23 @@ pub fn check(ctx: &Context) -> Result<Lock> {
 /// Resolves unless the lock fits already; `fresh` resolves anyway and keeps nothing.
 pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
     let manifest = ctx.project.manifest()?;
-    let old = match ctx.project.lock() {
-        Ok(old) => old,
-        // Whoever resolves from nothing does not need the old lock to be readable.
-        Err(_) if fresh => None,
-        Err(failure) => return Err(failure),
-    };
     let inputs = manifest::inputs(&manifest);
-    if let Some((lock, text)) = &old
+    let (old_lock, old_text, mut pins) = match ctx.project.lock_text()? {
+        None => (None, None, Vec::new()),
+        Some(text) => match lockfile::parse(&text, LOCK) {
+            Ok(lock) => (Some(lock), Some(text), Vec::new()),
+            // Making a lock is the cure for a damaged one, a bad merge above all. One that a
+            // later gpuenv wrote is not damaged, and whoever uses that would lose by it.
+            Err(error) if !matches!(error.kind(), LockErrorKind::Newer { .. }) => {
+                let note =
+                    format!("{error}; resolving again, with its versions where they still fit");
+                ctx.progress.event(Event::Warning { text: &note });
+                (None, None, lockfile::salvage(&text))
+            }
+            Err(error) => return Err(error.into()),
+        },
+    };
+    if let (Some(lock), Some(text)) = (&old_lock, &old_text)
         && !fresh
         && lockfile::stale(lock, &inputs).is_empty()
     {
@@ -125,8 +135,15 @@ pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
             changes: Vec::new(),
         });
     }
-    let (old_lock, old_text) = old.unzip();
-    let lock = resolve_all(ctx, &manifest, inputs, if fresh { None } else { old_lock.as_ref() })?;
+    if fresh {
+        pins.clear();
+    }
+    warn_of_unchecked(ctx, &manifest);
+    let keep = |platform| match &old_lock {
+        Some(lock) if !fresh => keep(lock, platform),
+        _ => keep_pins(pins.iter().cloned()),
+    };
+    let lock = resolve_all(ctx, &manifest, inputs, &keep)?;
     let lock = match &old_lock {
         Some(old) => carry_over(lock, old),
         None => lock,
@@ -140,7 +157,7 @@ fn resolve_all(
     ctx: &Context,
     manifest: &Manifest,
     inputs: BTreeMap<String, String>,
-    keep: Option<&Lock>,
+    keep: &dyn Fn(Platform) -> Keep,
 ) -> Result<Lock> {
     let sources = ctx.sources()?;
     let mut lock = Lock { inputs, ..Lock::default() };
@@ -149,7 +166,7 @@ fn resolve_all(
     for &platform in &manifest.env.platforms {
         ctx.progress.event(Event::Phase { name: "resolving", items: None, bytes: None });
         let universe = sources.universe(manifest, platform)?;
-        let problem = problem(manifest, platform, keep);
+        let problem = problem(manifest, platform, keep(platform));
         let solution = resolve::solve(&problem, &universe)
             .map_err(|error| Failure::from(SolveFailure { error, text: manifest.text.clone() }))?;
         for text in &solution.warnings {
@@ -187,6 +204,26 @@ fn resolve_all(
     lock.sort();
     lock.set_env_ids();
     Ok(lock)
+}
+
+/// What env.toml may say already and this version does not act on is said, not passed over.
+fn warn_of_unchecked(ctx: &Context, manifest: &Manifest) {
+    let gpu = manifest.gpu.as_ref();
+    let mut keys = Vec::new();
+    if gpu.is_some_and(|gpu| gpu.driver.is_some()) {
+        keys.push("`driver`");
+    }
+    if gpu.is_some_and(|gpu| !gpu.archs.is_empty()) {
+        keys.push("`archs`");
+    }
+    if !keys.is_empty() {
+        let text = format!(
+            "{} of [gpu]: kept in the lock, but this version of gpuenv does not check the packages against {}",
+            keys.join(" and "),
+            if keys.len() == 1 { "it" } else { "them" }
+        );
+        ctx.progress.event(Event::Warning { text: &text });
+    }
 }
 
 fn virtual_package_strings(problem: &resolve::Problem) -> Vec<String> {

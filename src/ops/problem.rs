@@ -11,8 +11,8 @@ use crate::lockfile::{ArtifactKind, Lock, Pin};
 use crate::manifest::{Manifest, WheelRequirementSource};
 use crate::resolve::{Asker, CondaRequirement, Keep, Problem, WheelOrigin, WheelRequirement};
 
-/// The problem for `platform`, keeping what `old` holds where it still fits.
-pub fn problem(manifest: &Manifest, platform: Platform, old: Option<&Lock>) -> Problem {
+/// The problem for `platform`, with what is kept where it still fits.
+pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
     let conda = manifest
         .dependencies
         .iter()
@@ -60,7 +60,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, old: Option<&Lock>) -> P
         overrides: manifest.pypi_options.overrides.clone(),
         prereleases: manifest.pypi_options.prereleases,
         conda_pypi_map: manifest.conda_pypi_map.clone(),
-        keep: old.map(|lock| keep(lock, platform)).unwrap_or_default(),
+        keep,
     }
 }
 
@@ -126,7 +126,7 @@ pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericV
 }
 
 /// What the old lock holds for `platform`.
-fn keep(lock: &Lock, platform: Platform) -> Keep {
+pub fn keep(lock: &Lock, platform: Platform) -> Keep {
     let packages = lock.environment(platform).into_iter().flat_map(|e| lock.packages_of(e));
     keep_pins(packages.map(|p| Pin {
         kind: p.kind,
@@ -147,8 +147,7 @@ pub fn keep_pins(pins: impl IntoIterator<Item = Pin>) -> Keep {
                 }
             }
             ArtifactKind::Wheel => {
-                if let (Ok(name), Ok(version)) = (pin.name.parse(), pin.version.parse())
-                {
+                if let (Ok(name), Ok(version)) = (pin.name.parse(), pin.version.parse()) {
                     keep.wheels.insert(name, version);
                 }
             }

@@ -134,13 +134,20 @@ impl Project {
         Ok(fs::write_atomic(&self.manifest_path(), text.as_bytes(), 0o644)?)
     }
 
-    /// Reads gpuenv.lock with its text; `None` where there is none.
-    pub fn lock(&self) -> Result<Option<(Lock, String)>> {
-        if !self.lock_path().exists() {
+    /// The text of gpuenv.lock; `None` where there is none.
+    pub fn lock_text(&self) -> Result<Option<String>> {
+        if fs::lstat(&self.lock_path())?.is_none() {
             return Ok(None);
         }
-        let text = read_text(&self.lock_path())?;
-        Ok(Some((lockfile::parse(&text, LOCK)?, text)))
+        read_text(&self.lock_path()).map(Some)
+    }
+
+    /// Reads gpuenv.lock with its text; `None` where there is none.
+    pub fn lock(&self) -> Result<Option<(Lock, String)>> {
+        match self.lock_text()? {
+            Some(text) => Ok(Some((lockfile::parse(&text, LOCK)?, text))),
+            None => Ok(None),
+        }
     }
 
     /// Reads gpuenv.lock, which must be there.

@@ -19,7 +19,7 @@ use crate::lockfile::{
     self, ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, SourceKind, Verification,
 };
 use crate::machine;
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Framework, Manifest};
 use crate::package::UnpackPolicy;
 use crate::progress::{Event, Progress};
 use crate::relpath::{RelPath, RelPathError};
@@ -191,6 +191,11 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
         return Ok(done);
     }
 
+    if manifest.verify.framework.is_some_and(|f| f != Framework::None) {
+        let text = "`framework` in [verify] is not acted on by this version of gpuenv: \
+                    it has no built-in checks yet; `script` runs one of your own";
+        ctx.progress.event(Event::Warning { text });
+    }
     let interpreter = match &manifest.host {
         Some(host) => Some(machine::find_python(&host.python, &|name| std::env::var_os(name))?),
         None => None,
@@ -407,6 +412,7 @@ fn bring(
             // The store holds its content; the archive would only take room.
             let _ = std::fs::remove_file(&archive);
             stored.lock().unwrap_or_else(PoisonError::into_inner).insert(package.sha256, entry);
+            ctx.progress.event(Event::Stored { item: &package.file });
             Ok(())
         };
         let sources = ctx.sources()?;

@@ -20,8 +20,8 @@ use rattler_conda_types::{
 use rattler_repodata_gateway::fetch::{CacheAction, FetchRepoDataError};
 use rattler_repodata_gateway::sparse::{PackageFormatSelection, SparseRepoData};
 use rattler_repodata_gateway::{
-    CacheClearMode, ChannelConfig, ChannelRelationsMode, Gateway, GatewayError, SourceConfig,
-    SubdirSelection,
+    CacheClearMode, ChannelConfig, ChannelRelationsMode, DownloadReporter, Gateway, GatewayError,
+    Reporter, SourceConfig, SubdirSelection,
 };
 use url::Url;
 
@@ -166,6 +166,7 @@ impl Repodata {
         let query = self
             .gateway
             .names([channel.clone()], [platform])
+            .with_reporter(Told::new(&self.progress))
             .channel_relations(ChannelRelationsMode::Disabled);
         match query.execute().await {
             Ok(found) => {
@@ -234,6 +235,7 @@ impl Open {
     async fn records(
         &self,
         gateway: &Gateway,
+        progress: &Arc<dyn Progress>,
         name: &CondaName,
     ) -> Result<Vec<Arc<RepoDataRecord>>, Outcome> {
         if !self.names.contains(name.as_normalized()) {
@@ -244,6 +246,7 @@ impl Open {
                 let spec = MatchSpec::from(name.clone());
                 let found = gateway
                     .query([channel.clone()], subdirs.iter().copied(), [spec])
+                    .with_reporter(Told::new(progress))
                     .recursive(false)
                     .channel_relations(ChannelRelationsMode::Disabled)
                     .package_format_selection(PackageFormatSelection::PreferConda)
@@ -335,9 +338,9 @@ impl Channels {
     }
 
     async fn load(&self, name: CondaName) -> Result<Records, SourceError> {
-        let gateway = &self.repodata.gateway;
+        let Repodata { gateway, progress, .. } = &self.repodata;
         let lists = futures::future::join_all(
-            self.open.iter().map(|channel| channel.records(gateway, &name)),
+            self.open.iter().map(|channel| channel.records(gateway, progress, &name)),
         )
         .await;
         let mut records = Vec::with_capacity(lists.len());
@@ -387,6 +390,47 @@ impl Channels {
         let _ = url.set_username("");
         let _ = url.set_password(None);
         Some((channel.source.clone(), (!usual).then(|| url.to_string())))
+    }
+}
+
+/// Passes the gateway's downloads on to our own listener.
+struct Told {
+    progress: Arc<dyn Progress>,
+    /// Bytes told of so far, a download each.
+    sofar: Mutex<Vec<usize>>,
+}
+
+impl Told {
+    /// What indexes are called together: they are many and small, or few and cached.
+    const ITEM: &str = "package indexes";
+
+    fn new(progress: &Arc<dyn Progress>) -> Told {
+        Told { progress: progress.clone(), sofar: Mutex::default() }
+    }
+    fn sofar(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
+        self.sofar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reporter for Told {
+    fn download_reporter(&self) -> Option<&dyn DownloadReporter> {
+        Some(self)
+    }
+}
+
+impl DownloadReporter for Told {
+    fn on_download_start(&self, _: &Url) -> usize {
+        let mut sofar = self.sofar();
+        sofar.push(0);
+        sofar.len() - 1
+    }
+    fn on_download_progress(&self, _: &Url, index: usize, bytes: usize, _: Option<usize>) {
+        let mut delta = 0;
+        if let Some(known) = self.sofar().get_mut(index) {
+            delta = bytes.saturating_sub(*known) as u64;
+            *known = bytes;
+        }
+        self.progress.event(Event::Bytes { item: Told::ITEM, delta });
     }
 }
 

@@ -308,3 +308,98 @@ fn real_channels_are_read_whole() {
     }
     assert!(count > 10_000, "{count}");
 }
+
+/// As much of MessagePack as shards need; text of 64 hexadecimal digits becomes bytes, as hashes
+/// are written there.
+fn msgpack(value: &serde_json::Value, out: &mut Vec<u8>) {
+    use serde_json::Value;
+    let len16 = |n: usize| u16::try_from(n).unwrap().to_be_bytes();
+    match value {
+        Value::Null => out.push(0xc0),
+        Value::Bool(b) => out.push(0xc2 + u8::from(*b)),
+        Value::Number(n) => {
+            out.push(0xcf);
+            out.extend(n.as_u64().unwrap().to_be_bytes());
+        }
+        Value::String(text) if text.len() == 64 => {
+            out.extend([0xc4, 32]);
+            out.extend(text.parse::<crate::hash::Sha256>().unwrap().as_bytes());
+        }
+        Value::String(text) => {
+            out.push(0xda);
+            out.extend(len16(text.len()));
+            out.extend(text.bytes());
+        }
+        Value::Array(list) => {
+            out.push(0xdc);
+            out.extend(len16(list.len()));
+            list.iter().for_each(|item| msgpack(item, out));
+        }
+        Value::Object(map) => {
+            out.push(0xde);
+            out.extend(len16(map.len()));
+            for (key, item) in map {
+                msgpack(&Value::String(key.clone()), out);
+                msgpack(item, out);
+            }
+        }
+    }
+}
+
+fn packed(value: &serde_json::Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    msgpack(value, &mut out);
+    zstd::encode_all(&out[..], 1).unwrap()
+}
+
+/// CEP 16: an index of hashes, and a file for each name, fetched as they are needed.
+#[test]
+fn sharded_indexes_are_walked_ahead_of_the_solver_and_kept_for_offline() {
+    let shard = |name: &str, depends: &[&str]| {
+        packed(&serde_json::json!({
+            "packages": {},
+            "packages.conda": { format!("{name}-1-0.conda"): {
+                "name": name, "version": "1", "build": "0", "build_number": 0,
+                "depends": depends, "subdir": "linux-64", "size": 10, "sha256": "11".repeat(32),
+            }},
+            "removed": [],
+        }))
+    };
+    let shards = [
+        ("a", shard("a", &["b >=1", "__cuda"])),
+        ("b", shard("b", &["a"])),
+        ("c", shard("c", &[])),
+    ];
+    let hash = |bytes: &[u8]| crate::hash::Sha256::of(bytes).to_string();
+    let list: serde_json::Map<String, serde_json::Value> =
+        shards.iter().map(|(name, bytes)| (name.to_string(), hash(bytes).into())).collect();
+    let index = packed(&serde_json::json!({
+        "info": {"subdir": "linux-64", "base_url": "./", "shards_base_url": "./shards/"},
+        "shards": list,
+    }));
+    let mut files = vec![("/c/linux-64/repodata_shards.msgpack.zst".to_string(), index)];
+    for (_, bytes) in &shards {
+        files.push((format!("/c/linux-64/shards/{}.msgpack.zst", hash(bytes)), bytes.clone()));
+    }
+    let server = Server::new(move |request: &Request| {
+        match files.iter().find(|(path, _)| *path == request.path) {
+            Some((_, body)) => Reply::ok(body.clone()).header("Cache-Control", "max-age=60"),
+            None => Reply::status(404),
+        }
+    });
+    let bench = Bench::new();
+    let channels = bench.open(&[server.url("/c")], false).unwrap();
+    let asked = server.log().len();
+    assert_eq!(records(&channels, "a"), ["a-1-0.conda"]);
+    assert_eq!(records(&channels, "b"), ["b-1-0.conda"]);
+    assert_eq!(server.log().len(), asked, "the root's closure was fetched on opening");
+    assert_eq!(records(&channels, "c"), ["c-1-0.conda"]);
+    assert_eq!(server.log().len(), asked + 1);
+    let list = channels.records(&"a".parse().unwrap()).unwrap();
+    assert_eq!(channels.origin(&list[0][0]).unwrap().1, None);
+
+    let total = server.log().len();
+    let channels = bench.open(&[server.url("/c")], true).unwrap();
+    assert_eq!(records(&channels, "b"), ["b-1-0.conda"]);
+    assert_eq!(server.log().len(), total);
+}

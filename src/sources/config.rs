@@ -14,7 +14,7 @@
 //! cache = "/scratch/me/gpuenv"       # indexes and partial downloads
 //! concurrency = 8                    # downloads at once, 1 to 64
 //! tls-ca = "/etc/ssl/lab-ca.pem"     # further certificate authorities, PEM
-//! allow-insecure = ["mirror.lab"]    # hosts that may be asked over plain HTTP
+//! allow-insecure = ["mirror.lab"]    # hosts that may be asked over plain HTTP; true: any
 //!
 //! [mirrors]                          # source name → places with the same layout, in order
 //! conda-forge = ["https://mirror.example.invalid/conda-forge"]
@@ -115,7 +115,8 @@ pub struct Config {
     /// Certificate authorities to trust besides the system's: `tls-ca`, else `SSL_CERT_FILE`,
     /// `REQUESTS_CA_BUNDLE`, `ssl_verify` of `.condarc`.
     pub tls_ca: Option<PathBuf>,
-    /// `allow-insecure`: hosts that may be asked over plain HTTP. Loopback always may.
+    /// `allow-insecure`: hosts that may be asked over plain HTTP; [`ANY_HOST`] among them allows
+    /// all. Loopback always may.
     pub allow_insecure: BTreeSet<String>,
     /// From `.condarc` and `CONDA_CHANNEL_ALIAS`.
     pub condarc: Condarc,
@@ -153,6 +154,9 @@ impl Default for Config {
         }
     }
 }
+
+/// Stands for any host in [`Config::allow_insecure`].
+pub const ANY_HOST: &str = "*";
 
 const DEFAULT_CONCURRENCY: NonZeroUsize = NonZeroUsize::new(8).expect("not zero");
 const MAX_CONCURRENCY: usize = 64;
@@ -245,6 +249,7 @@ impl Config {
     pub fn allows(&self, url: &Url) -> bool {
         match url.scheme() {
             "https" | "file" => true,
+            "http" if self.allow_insecure.contains(ANY_HOST) => true,
             "http" => match url.host() {
                 Some(url::Host::Domain(name)) => {
                     name == "localhost" || self.allow_insecure.contains(name)
@@ -347,21 +352,35 @@ impl Reader<'_> {
                 "cache" => config.cache = Some(self.path_value(key, item)?),
                 "tls-ca" => config.tls_ca = Some(self.path_value(key, item)?),
                 "concurrency" => config.concurrency = self.concurrency(item)?,
-                "allow-insecure" => {
-                    for (host, span) in self.strings(key, item)? {
-                        if host.contains(['/', '@', ' ']) || host.is_empty() {
-                            let message =
-                                format!("{host:?} is no host: expected one such as mirror.lab");
-                            return Err(self.error(span, message));
-                        }
-                        config.allow_insecure.insert(host.to_ascii_lowercase());
+                "allow-insecure" => match item.as_bool() {
+                    Some(true) => {
+                        config.allow_insecure.insert(ANY_HOST.into());
                     }
-                }
+                    Some(false) => {}
+                    None => self.exempted(key, item, &mut config.allow_insecure)?,
+                },
                 "mirrors" => self.mirrors(item, &mut config.mirrors)?,
                 unknown => {
                     return Err(self.error(key_span, format!("unknown key {unknown:?}")));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Hosts that may be asked over plain HTTP.
+    fn exempted(
+        &self,
+        key: &str,
+        item: &toml_edit::Item,
+        out: &mut BTreeSet<String>,
+    ) -> Result<(), ConfigError> {
+        for (host, span) in self.strings(key, item)? {
+            if host.contains(['/', '@', ' ', '*']) || host.is_empty() {
+                let message = format!("{host:?} is no host: expected one such as mirror.lab");
+                return Err(self.error(span, message));
+            }
+            out.insert(host.to_ascii_lowercase());
         }
         Ok(())
     }
@@ -504,6 +523,9 @@ pub(crate) mod tests {
         assert_eq!(config.mirrors["conda-forge"].len(), 2);
         assert_eq!(config.mirrors["pypi"][0].as_str(), "https://a.example.invalid/simple");
         assert!(config.allows(&Url::parse("http://mirror.lab/x").unwrap()));
+        assert!(!config.allows(&Url::parse("http://other.lab/x").unwrap()));
+        let config = with_file("allow-insecure = true").unwrap();
+        assert!(config.allows(&Url::parse("http://other.lab/x").unwrap()));
     }
 
     #[test]

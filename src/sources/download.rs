@@ -1,6 +1,7 @@
 //! One file, from whichever of its places gives it whole: resumed, checked while it streams,
 //! kept only if it is the right one.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -107,9 +108,10 @@ impl Downloader {
             return Ok(got);
         }
         let mut tried = Attempts::default();
+        let mut asked = BTreeSet::new();
         // Without a digest the name must depend on the place, or two files would mix.
         let mut part = match want.sha256 {
-            Some(sha256) => Some(Part::open(dir, &sha256.to_string())?),
+            Some(sha256) => Some(Part::open(dir, &sha256.to_string(), want.md5.is_some())?),
             None => None,
         };
         for place in places {
@@ -120,11 +122,15 @@ impl Downloader {
                     continue;
                 }
             };
+            // Two sources may lead to one place.
+            if !asked.insert(place.url.clone()) {
+                continue;
+            }
             let mut current = match part.take() {
                 Some(part) => part,
                 None => {
                     let url = Sha256::of(place.url.as_str());
-                    Part::open(dir, &format!("url-{url}"))?
+                    Part::open(dir, &format!("url-{url}"), want.md5.is_some())?
                 }
             };
             match self.at_place(want, &place, &mut current, stop) {
@@ -442,8 +448,10 @@ fn check(want: &Want<'_>, part: &mut Part) -> Result<Digests, Failed> {
         Some(Outcome::Size { expected, found, looks_like: seen })
     } else if let Some(expected) = want.sha256.filter(|sha256| *sha256 != digests.sha256) {
         Some(Outcome::Sha256 { expected, found: digests.sha256, looks_like: seen })
-    } else if let Some(expected) = want.md5.filter(|md5| *md5 != digests.md5) {
-        Some(Outcome::Md5 { expected: hex(&expected), found: hex(&digests.md5) })
+    } else if let (Some(expected), Some(found)) = (want.md5, digests.md5)
+        && expected != found
+    {
+        Some(Outcome::Md5 { expected: hex(&expected), found: hex(&found) })
     } else {
         let kind: Option<(&'static str, &[u8])> = match want.file.rsplit('.').next() {
             Some("conda" | "whl") => Some(("a zip archive", b"PK")),

@@ -377,3 +377,111 @@ fn a_stop_leaves_a_part_that_can_be_resumed() {
     bench.get(&want(&file), &[server.url("/x")]).unwrap();
     assert_eq!(server.log()[1].headers["range"], "bytes=100000-");
 }
+
+/// Bytes without their validator are worth nothing where no digest is known: that is what is left
+/// when the process dies between the two.
+#[test]
+fn bytes_without_a_validator_are_not_trusted_without_a_digest() {
+    let bench = Bench::new();
+    let server = Server::files(vec![("/x", vec![b'n'; 9000])]);
+    let stem = format!("url-{}", Sha256::of(server.url("/x").as_str()));
+    std::fs::write(bench.dir.path().join(format!("{stem}.part")), vec![b'o'; 4000]).unwrap();
+    let want = Want { file: "x", size: None, sha256: None, md5: None, locked: false };
+    let got = bench.get(&want, &[server.url("/x")]).unwrap();
+    assert_eq!(std::fs::read(got.path).unwrap(), vec![b'n'; 9000]);
+}
+
+/// What one request of a moody server does.
+#[derive(Clone, Copy, Debug)]
+enum Mood {
+    Whole,
+    Cut(usize),
+    IgnoreRange(usize),
+    OtherTag,
+    Error,
+    WrongRange,
+}
+
+fn mood() -> impl proptest::strategy::Strategy<Value = Mood> {
+    use proptest::prelude::*;
+    prop_oneof![
+        Just(Mood::Whole),
+        (1usize..4000).prop_map(Mood::Cut),
+        (1usize..4000).prop_map(Mood::IgnoreRange),
+        Just(Mood::OtherTag),
+        Just(Mood::Error),
+        Just(Mood::WrongRange),
+    ]
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 40, ..Default::default() })]
+
+    /// Whatever a server does on the way, the file that comes out is the right one, or none.
+    #[test]
+    fn no_order_of_troubles_gives_a_wrong_file(
+        moods in proptest::collection::vec(mood(), 0..8),
+        known in proptest::bool::ANY,
+    ) {
+        let mut bench = Bench::new();
+        bench.config.patience.tries = 10;
+        let file: Vec<u8> = (0..4000u32).map(|n| (n % 251) as u8).collect();
+        let served = file.clone();
+        let server = Server::new(move |request| {
+            let whole = Reply::file(request, &served, "\"v\"");
+            match moods.get(request.before).copied().unwrap_or(Mood::Whole) {
+                Mood::Whole => whole,
+                Mood::Cut(after) => whole.cut(after),
+                Mood::IgnoreRange(after) => Reply::ok(served.clone()).cut(after),
+                // The content is the same, and the server says that it is not.
+                Mood::OtherTag => Reply::file(request, &served, "\"w\"").cut(100),
+                Mood::Error => Reply::status(500),
+                Mood::WrongRange => Reply::status(206)
+                    .body(&served[1..])
+                    .header("Content-Range", &format!("bytes 1-3999/{}", served.len())),
+            }
+        });
+        let mut want = want(&file);
+        want.file = "x";
+        if !known {
+            want.sha256 = None;
+            want.size = None;
+        }
+        let got = bench.get(&want, &[server.url("/x")]);
+        let got = got.map_err(|e| proptest::test_runner::TestCaseError::fail(e.to_string()))?;
+        proptest::prop_assert_eq!(std::fs::read(got.path).unwrap(), file);
+    }
+}
+
+#[test]
+fn requests_go_through_the_proxy_except_for_exempted_hosts() {
+    use super::super::config::{ANY_HOST, Proxies, ProxyRule};
+    let (mut bench, file) = (Bench::new(), body());
+    let proxy = {
+        let file = file.clone();
+        Server::new(move |_| Reply::ok(file.clone()))
+    };
+    let direct = Server::files(vec![("/x", file.clone())]);
+    bench.config.allow_insecure.insert(ANY_HOST.into());
+    let rule = |host: Option<&str>| ProxyRule {
+        scheme: Some("http".into()),
+        host: host.map(String::from),
+        proxy: proxy.url("/"),
+    };
+    bench.config.proxies = Proxies { rules: vec![rule(None)], no_proxy: Some("127.0.0.1".into()) };
+    bench.get(&want(&file), &[direct.url("/x")]).unwrap();
+    assert!(proxy.log().is_empty());
+
+    bench.dir = tempfile::tempdir().unwrap();
+    let far = Url::parse("http://far.example.invalid/x").unwrap();
+    bench.get(&want(&file), std::slice::from_ref(&far)).unwrap();
+    assert_eq!(proxy.log()[0].path, far.as_str());
+
+    bench.dir = tempfile::tempdir().unwrap();
+    bench.config.proxies =
+        Proxies { rules: vec![rule(Some("far.example.invalid"))], no_proxy: None };
+    bench.get(&want(&file), &[far]).unwrap();
+    bench.dir = tempfile::tempdir().unwrap();
+    bench.get(&want(&file), &[direct.url("/x")]).unwrap();
+    assert_eq!((proxy.log().len(), direct.log().len()), (2, 2));
+}

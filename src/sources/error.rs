@@ -469,6 +469,10 @@ impl Report for SourceError {
                 "write a channel as a name (conda-forge), a URL, or a path that starts with ./ or /"
                     .into(),
             ),
+            SourceError::NoSuchChannel { channel, .. } if channel == "defaults" => Some(
+                "`defaults` is conda's name for a group of channels: name those you mean, by URL"
+                    .into(),
+            ),
             SourceError::NoSuchChannel { channel, .. } => Some(format!(
                 "check the spelling of {channel} under `channels` in env.toml, and the platforms \
                  it serves"

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use url::Url;
 use uv_normalize::PackageName as DistName;
 
 use super::download::{Downloader, Place, Places, Want, final_name};
-use super::error::{Attempt, Outcome, SourceError};
+use super::error::{Attempt, Outcome, SourceError, redacted};
 use super::net::Stop;
 use super::places::locked_channel;
+use super::wheels::{DEFAULT_INDEX, WheelSourceError};
 use super::{Inner, Sources, at_home};
 use crate::hash::Sha256;
 use crate::lockfile::{ArtifactKind, Lock, LockedPackage, Source, SourceKind};
@@ -115,9 +116,15 @@ fn hand_on<E: From<SourceError>>(
 ) -> Result<(), E> {
     let Some((last, others)) = packages.split_last() else { return Ok(()) };
     for (number, package) in others.iter().enumerate() {
-        let mut name = path.clone().into_os_string();
-        name.push(format!(".{number}"));
-        let own = PathBuf::from(name);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let own = path.with_file_name(format!("{number}-{name}"));
+        // A link that an earlier run left behind is the file itself: writing to it would lose both.
+        match std::fs::remove_file(&own) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(SourceError::io("remove", own, e).into());
+            }
+            _ => {}
+        }
         let copied = match std::fs::hard_link(&path, &own) {
             Err(_) => std::fs::copy(&path, &own).map(|_| ()),
             linked => linked,
@@ -179,6 +186,38 @@ fn enough_space(jobs: &VecDeque<Job<'_>>, dir: &Path) -> Result<(), SourceError>
     }
 }
 
+/// Why a source says nothing about where a file is.
+enum Unplaced {
+    Known(Outcome),
+    Told(SourceError),
+}
+
+impl From<SourceError> for Unplaced {
+    fn from(error: SourceError) -> Unplaced {
+        Unplaced::Told(error)
+    }
+}
+
+impl From<WheelSourceError> for Unplaced {
+    fn from(error: WheelSourceError) -> Unplaced {
+        match error {
+            WheelSourceError::NotCached { .. } => Unplaced::Known(Outcome::NotCached),
+            WheelSourceError::NotThere { .. } => Unplaced::Known(Outcome::Missing),
+            WheelSourceError::Insecure { .. } => Unplaced::Known(Outcome::Insecure),
+            WheelSourceError::Refused { host, status, .. } => {
+                Unplaced::Known(Outcome::Denied { code: status, host })
+            }
+            WheelSourceError::Status { status, .. } => {
+                Unplaced::Known(Outcome::Status { code: status })
+            }
+            WheelSourceError::Unreachable { cause, .. } => {
+                Unplaced::Known(Outcome::Unreachable(cause.to_string()))
+            }
+            other => Unplaced::Told(other.into()),
+        }
+    }
+}
+
 impl Inner {
     fn fetch(
         &self,
@@ -211,33 +250,65 @@ impl Inner {
                     SourceKind::Url | SourceKind::Path => false,
                 }
         });
-        Box::new(own.into_iter().map(|s| (s, true)).chain(others.map(|s| (s, false))).flat_map(
-            move |(source, own)| -> Vec<Result<Place, Box<Attempt>>> {
-                let found = match source.kind {
-                    SourceKind::Channel => self.channel_places(source, package, own),
-                    SourceKind::Index | SourceKind::FindLinks => self.wheel_places(source, package),
-                    SourceKind::Url | SourceKind::Path => self.direct_place(source, package),
-                };
-                match found {
-                    Ok(urls) if urls.is_empty() && own => vec![Err(Box::new(Attempt {
-                        source: source.name.clone(),
-                        place: format!("the pages of {}", source.name),
-                        outcome: Outcome::Missing,
-                    }))],
-                    Ok(urls) => urls
-                        .into_iter()
-                        .map(|url| Ok(Place { source: source.name.clone(), url }))
-                        .collect(),
-                    Err(error) if own => vec![Err(Box::new(Attempt {
-                        source: source.name.clone(),
-                        place: source.url.clone().unwrap_or_else(|| source.name.clone()),
-                        outcome: Outcome::Other(error.to_string()),
-                    }))],
-                    // Another source that cannot be asked is no news about this package.
-                    Err(_) => Vec::new(),
+        let own = own.into_iter().flat_map(|source| self.copies(source)).map(|s| (s, true));
+        let others = others.map(|source| (source.clone(), false));
+        Box::new(own.chain(others).flat_map(move |(source, own)| {
+            let found = match source.kind {
+                SourceKind::Channel => self.channel_places(&source, package, own),
+                SourceKind::Index | SourceKind::FindLinks => self.wheel_places(&source, package),
+                SourceKind::Url | SourceKind::Path => self.direct_place(&source, package),
+            }
+            .map_err(|error| match error {
+                Unplaced::Known(outcome) => outcome,
+                Unplaced::Told(error) => Outcome::Other(error.to_string()),
+            });
+            let nowhere = |place: String, outcome| {
+                vec![Err(Box::new(Attempt { source: source.name.clone(), place, outcome }))]
+            };
+            match found {
+                Ok(urls) if urls.is_empty() && own => {
+                    nowhere(format!("the pages of {}", source.name), Outcome::Missing)
                 }
-            },
-        ))
+                Ok(urls) => urls
+                    .into_iter()
+                    .map(|url| Ok(Place { source: source.name.clone(), url }))
+                    .collect(),
+                Err(outcome) if own => {
+                    let place = source.url.as_deref().and_then(|text| Url::parse(text).ok());
+                    let place = place.map_or_else(|| source.name.clone(), |url| redacted(&url));
+                    nowhere(place, outcome)
+                }
+                // Another source that cannot be asked is no news about this package.
+                Err(_) => Vec::new(),
+            }
+        }))
+    }
+
+    /// A source, and where the same files may be besides. The pages of an index are read from the
+    /// first mirror that answers; a file that is not right there is looked for on the pages of the
+    /// next one, and of the index itself. Channels have their mirrors among their places.
+    fn copies(&self, source: &Source) -> Vec<Source> {
+        let mut copies = vec![source.clone()];
+        let mirrors = self.config.mirrors.get(&source.name).map_or(&[][..], Vec::as_slice);
+        if mirrors.is_empty() || !matches!(source.kind, SourceKind::Index | SourceKind::FindLinks) {
+            return copies;
+        }
+        // Under another name, the mirrors of the source do not stand in for it.
+        let copy = |which: String, url: String| Source {
+            name: format!("{} ({which})", source.name),
+            kind: source.kind,
+            url: Some(url),
+        };
+        for (index, mirror) in mirrors.iter().enumerate() {
+            copies.push(copy(format!("mirror {}", index + 1), mirror.to_string()));
+        }
+        let home = source.url.clone().or_else(|| {
+            let here = self.config.wheels.index.as_ref().map(|setting| setting.value.to_string());
+            (source.name == DEFAULT_INDEX)
+                .then(|| here.unwrap_or_else(|| uv_distribution_types::PYPI_URL.to_string()))
+        });
+        copies.extend(home.map(|url| copy("itself".into(), url)));
+        copies
     }
 
     fn channel_places(
@@ -245,14 +316,14 @@ impl Inner {
         source: &Source,
         package: &LockedPackage,
         own: bool,
-    ) -> Result<Vec<Url>, SourceError> {
+    ) -> Result<Vec<Url>, Unplaced> {
         let directories = self.learned().channel_directories.clone();
         let mut urls = Vec::new();
         if let Some(location) = package.location.as_deref().filter(|_| own) {
-            urls.push(Url::parse(location).map_err(|e| SourceError::BadChannel {
-                channel: source.name.clone(),
-                reason: format!("the lock's place of {} is no URL ({e})", package.file),
-            })?);
+            let url = Url::parse(location).map_err(|e| {
+                Outcome::Other(format!("the lock's place of {} is no URL ({e})", package.file))
+            });
+            urls.push(url.map_err(Unplaced::Known)?);
         }
         for mut url in locked_channel(source, self.ground(&directories))? {
             // Pushed as segments, so that no character of a file name ends the path.
@@ -266,37 +337,28 @@ impl Inner {
         Ok(urls)
     }
 
-    fn wheel_places(
-        &self,
-        source: &Source,
-        package: &LockedPackage,
-    ) -> Result<Vec<Url>, SourceError> {
+    fn wheel_places(&self, source: &Source, package: &LockedPackage) -> Result<Vec<Url>, Unplaced> {
         let name: DistName = package.name.parse().map_err(|_| SourceError::UnknownSource {
             package: package.id.to_string(),
             source_name: source.name.clone(),
         })?;
-        let wheels: Arc<_> = self.locating()?;
+        let wheels = self.locating()?;
         let source = at_home(source, &self.learned().wheel_directories);
         let urls = wheels.locate(&source, &name, &package.file, &package.sha256)?;
         Ok(urls.into_iter().map(|url| self.with_credentials(url)).collect())
     }
 
     /// A wheel required by URL or path.
-    fn direct_place(
-        &self,
-        source: &Source,
-        package: &LockedPackage,
-    ) -> Result<Vec<Url>, SourceError> {
-        let broken = |reason: String| SourceError::Wheel {
-            message: format!("the lock's place of {} makes no sense: {reason}", package.file),
-            hint: Some("run `gpuenv lock` again".into()),
-            exit: crate::error::Exit::User,
+    fn direct_place(&self, source: &Source, package: &LockedPackage) -> Result<Vec<Url>, Unplaced> {
+        let broken = |reason: &str| {
+            let file = &package.file;
+            Unplaced::Known(Outcome::Other(format!("the lock's place of {file} is {reason}")))
         };
-        let location = package.location.as_deref().ok_or_else(|| broken("there is none".into()))?;
+        let location = package.location.as_deref().ok_or_else(|| broken("missing"))?;
         let url = match source.kind {
             SourceKind::Path => Url::from_file_path(self.project_dir.join(location))
-                .map_err(|()| broken("it is no path".into()))?,
-            _ => Url::parse(location).map_err(|e| broken(format!("it is no URL ({e})")))?,
+                .map_err(|()| broken("no path"))?,
+            _ => Url::parse(location).map_err(|e| broken(&format!("no URL ({e})")))?,
         };
         Ok(vec![self.with_credentials(url)])
     }

@@ -35,6 +35,7 @@ pub mod wheels;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use url::Url;
@@ -86,6 +87,8 @@ struct Inner {
     net: Net,
     repodata: Repodata,
     learned: Mutex<Learned>,
+    /// Whether the user heard which settings of pip and uv are ignored.
+    noted: AtomicBool,
     /// Taken out when dropped.
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -118,13 +121,11 @@ impl Sources {
     /// # Errors
     /// A certificate file or proxy that cannot be used, a cache directory that cannot be made.
     pub fn open(options: SourcesOptions) -> Result<Sources, SourceError> {
-        let SourcesOptions { mut config, offline, cache_dir, download_dir, project_dir, progress } =
+        let SourcesOptions { config, offline, cache_dir, download_dir, project_dir, progress } =
             options;
-        for text in config.warnings.iter().chain(&config.wheels.notes) {
+        for text in &config.warnings {
             progress.event(Event::Warning { text });
         }
-        // Told once, here.
-        config.wheels.notes.clear();
         let config = Arc::new(config);
         let project_dir = std::path::absolute(&project_dir)
             .map_err(|e| SourceError::io("find", &project_dir, e))?;
@@ -146,6 +147,7 @@ impl Sources {
                 net,
                 repodata,
                 learned: Mutex::default(),
+                noted: AtomicBool::new(false),
                 runtime: Some(runtime),
             }),
         })
@@ -229,6 +231,8 @@ impl Inner {
         config.offline = self.offline;
         config.mirrors = self.config.mirrors.clone();
         config.user = self.config.wheels.clone();
+        // Told once a run, by `universe`, not by every client that is made.
+        config.user.notes.clear();
         config.retries = self.config.patience.tries.saturating_sub(1);
         config.progress = self.progress.clone();
         if let Some(path) = &self.config.tls_ca {
@@ -250,8 +254,8 @@ impl Inner {
         }
         // The wheel room knows all or nothing: all, if every plain-HTTP place is exempted.
         let mut plain = self.wheel_urls(&config).into_iter().filter(|u| u.scheme() == "http");
-        config.allow_insecure =
-            !self.config.allow_insecure.is_empty() && plain.all(|url| self.config.allows(&url));
+        config.allow_insecure = self.config.allow_insecure.contains(config::ANY_HOST)
+            || !self.config.allow_insecure.is_empty() && plain.all(|url| self.config.allows(&url));
         config
     }
 

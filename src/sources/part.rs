@@ -34,7 +34,8 @@ struct Validator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digests {
     pub(crate) sha256: Sha256,
-    pub(crate) md5: [u8; 16],
+    /// Where it was asked for.
+    pub(crate) md5: Option<[u8; 16]>,
 }
 
 /// A partial file, locked for this process.
@@ -43,7 +44,7 @@ pub(crate) struct Part {
     file: File,
     len: u64,
     sha256: Hasher<io::Sink>,
-    md5: md5::Md5,
+    md5: Option<md5::Md5>,
     /// Whether bytes of an earlier transfer are in it.
     resumed: bool,
     /// Whether other processes know the name, so that it may be left behind for them.
@@ -52,15 +53,17 @@ pub(crate) struct Part {
 
 impl Part {
     /// Opens `DIR/STEM.part`, with what an earlier run left in it. If another process is writing
-    /// that file, or locks do not work here, a private one is used that nobody resumes.
-    pub(crate) fn open(dir: &Path, stem: &str) -> Result<Part, SourceError> {
+    /// that file, or locks do not work here, a private one is used that nobody resumes. The MD5 is
+    /// computed only if `md5` says so.
+    pub(crate) fn open(dir: &Path, stem: &str, md5: bool) -> Result<Part, SourceError> {
+        let md5 = md5.then(md5::Md5::new);
         let path = dir.join(format!("{stem}.part"));
         loop {
             let open =
                 || File::options().read(true).write(true).create(true).truncate(false).open(&path);
             let file = open().map_err(|e| SourceError::io("open", &path, e))?;
             if file.try_lock().is_err() {
-                return Part::private(dir, stem);
+                return Part::private(dir, stem, md5);
             }
             // Whoever held the lock before may have renamed the file away in between.
             let mine = file.metadata().map_err(|e| SourceError::io("inspect", &path, e))?;
@@ -68,25 +71,25 @@ impl Part {
                 Ok(there) if (there.dev(), there.ino()) == (mine.dev(), mine.ino()) => {}
                 _ => continue,
             }
-            let mut part = Part::around(path, file, true);
+            let mut part = Part::around(path, file, true, md5);
             part.read_back().map_err(|e| SourceError::io("read", &part.path, e))?;
             return Ok(part);
         }
     }
 
-    fn private(dir: &Path, stem: &str) -> Result<Part, SourceError> {
+    fn private(dir: &Path, stem: &str, md5: Option<md5::Md5>) -> Result<Part, SourceError> {
         let made = tempfile::Builder::new()
             .prefix(&format!("{stem}."))
             .suffix(".part")
             .tempfile_in(dir)
             .and_then(|temp| temp.keep().map_err(|e| e.error));
         let (file, path) = made.map_err(|e| SourceError::io("create a file in", dir, e))?;
-        Ok(Part::around(path, file, false))
+        Ok(Part::around(path, file, false, md5))
     }
 
-    fn around(path: PathBuf, file: File, shared: bool) -> Part {
+    fn around(path: PathBuf, file: File, shared: bool, md5: Option<md5::Md5>) -> Part {
         let sha256 = Hasher::new(io::sink());
-        Part { path, file, len: 0, sha256, md5: md5::Md5::new(), resumed: false, shared }
+        Part { path, file, len: 0, sha256, md5, resumed: false, shared }
     }
 
     /// Hashes what is there, and stands at its end.
@@ -106,7 +109,9 @@ impl Part {
 
     fn digest(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sha256.write_all(bytes)?;
-        self.md5.update(bytes);
+        if let Some(md5) = &mut self.md5 {
+            md5.update(bytes);
+        }
         self.len += bytes.len() as u64;
         Ok(())
     }
@@ -144,7 +149,7 @@ impl Part {
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
         self.len = 0;
         self.sha256 = Hasher::new(io::sink());
-        self.md5 = md5::Md5::new();
+        self.md5 = self.md5.as_ref().map(|_| md5::Md5::new());
         self.resumed = false;
         Ok(())
     }
@@ -192,13 +197,13 @@ impl Part {
     /// Digests of all that is there.
     pub(crate) fn digests(&mut self) -> Digests {
         let sha256 = std::mem::replace(&mut self.sha256, Hasher::new(io::sink()));
-        let md5 = std::mem::take(&mut self.md5);
-        Digests { sha256: sha256.finish().0, md5: md5.finalize().into() }
+        let md5 = self.md5.as_mut().map(|md5| md5.finalize_reset().into());
+        Digests { sha256: sha256.finish().0, md5 }
     }
 
-    /// Syncs the file and gives it its final name. The content was checked by then.
+    /// Gives the file its final name. The content was checked by then. It is not synced: a
+    /// download is hashed again before it is used by another run.
     pub(crate) fn finish(self, to: &Path) -> Result<(), SourceError> {
-        self.file.sync_data().map_err(|e| SourceError::io("sync", &self.path, e))?;
         std::fs::rename(&self.path, to).map_err(|e| SourceError::io("rename", &self.path, e))?;
         if self.shared { remove(&self.validator_path()) } else { Ok(()) }
     }
@@ -229,14 +234,14 @@ mod tests {
     fn an_interrupted_part_goes_on_where_it_stood() {
         let dir = tempfile::tempdir().unwrap();
         let url = Url::parse("https://u:secret@h.example.invalid/f").unwrap();
-        let mut part = Part::open(dir.path(), "x").unwrap();
+        let mut part = Part::open(dir.path(), "x", false).unwrap();
         part.note_validator(&url, Some("\"tag\"")).unwrap();
         part.write(b"ab").unwrap();
         part.leave();
         let note = std::fs::read_to_string(dir.path().join("x.part.json")).unwrap();
         assert!(!note.contains("secret"));
 
-        let mut part = Part::open(dir.path(), "x").unwrap();
+        let mut part = Part::open(dir.path(), "x", false).unwrap();
         assert_eq!((part.len(), part.resumed()), (2, true));
         assert_eq!(part.validator(&url).as_deref(), Some("\"tag\""));
         assert_eq!(part.validator(&Url::parse("https://h.example.invalid/g").unwrap()), None);
@@ -250,9 +255,9 @@ mod tests {
     #[test]
     fn a_second_writer_gets_a_file_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = Part::open(dir.path(), "x").unwrap();
+        let mut first = Part::open(dir.path(), "x", false).unwrap();
         first.write(b"first").unwrap();
-        let mut second = Part::open(dir.path(), "x").unwrap();
+        let mut second = Part::open(dir.path(), "x", false).unwrap();
         assert_eq!(second.len(), 0);
         second.write(b"2").unwrap();
         second.leave();
@@ -264,7 +269,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_an_empty_part() {
         let dir = tempfile::tempdir().unwrap();
-        let mut part = Part::open(dir.path(), "x").unwrap();
+        let mut part = Part::open(dir.path(), "x", false).unwrap();
         part.write(b"bad").unwrap();
         part.reset().unwrap();
         part.leave();

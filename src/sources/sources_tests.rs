@@ -437,8 +437,76 @@ fn one_file_for_two_packages_is_fetched_once() {
         packages: vec![first, second],
         ..Lock::default()
     };
-    assert_eq!(bench.fetch(&lock).unwrap().len(), 2);
+    // Twice, as after a run that ended in between: what it left is no obstacle.
+    for _ in 0..2 {
+        let got = bench.fetch(&lock).unwrap();
+        assert_eq!(got.len(), 2);
+        assert!(got.values().all(|content| *content == bytes));
+    }
     assert_eq!(server.log().len(), 1);
+}
+
+/// Fault 19, last input: the right file in one mirror, a wrong one in another.
+#[test]
+fn a_wheel_that_is_wrong_in_one_mirror_is_taken_from_the_next() {
+    let right = wheel("w", "1");
+    let wrong = wheel("w", "2");
+    let digest = Sha256::of(&right);
+    let server = Server::new(move |request: &Request| {
+        match request.path.as_str() {
+        "/one/w/" | "/two/w/" => Reply::ok(format!(
+            "<!DOCTYPE html><html><body><a href=\"w-1-py3-none-any.whl#sha256={digest}\">w</a></body></html>"
+        ))
+        .header("Content-Type", "text/html"),
+        "/one/w/w-1-py3-none-any.whl" => Reply::ok(wrong.clone()),
+        "/two/w/w-1-py3-none-any.whl" => Reply::ok(wheel("w", "1")),
+        _ => Reply::status(404),
+    }
+    });
+    let mut bench = Bench::new();
+    bench.config.mirrors.insert("pypi".into(), vec![server.url("/one"), server.url("/two")]);
+    let lock = Lock {
+        sources: vec![source("pypi", SourceKind::Index, None)],
+        packages: vec![locked(ArtifactKind::Wheel, "w-1-py3-none-any.whl", "pypi", &right)],
+        ..Lock::default()
+    };
+    assert_eq!(bench.fetch(&lock).unwrap()["w-1-py3-none-any.whl"], right);
+    let bad = server.log().iter().filter(|r| r.path == "/one/w/w-1-py3-none-any.whl").count();
+    assert_eq!(bad, 1, "not asked again");
+}
+
+#[test]
+fn an_index_that_refuses_or_is_not_cached_is_told_as_such() {
+    let server = Server::new(|_| Reply::status(401));
+    let mut bench = Bench::new();
+    bench.config.mirrors.insert("pypi".into(), vec![server.url("/simple")]);
+    bench.config.wheels.index =
+        Some(wheels::user_config::Setting { value: server.url("/simple"), from: "a test".into() });
+    let lock = Lock {
+        sources: vec![source("pypi", SourceKind::Index, None)],
+        packages: vec![locked(ArtifactKind::Wheel, "w-1-py3-none-any.whl", "pypi", b"x")],
+        ..Lock::default()
+    };
+    let error = bench.fetch(&lock).unwrap_err();
+    assert!(error.to_string().contains("127.0.0.1 asked for credentials (HTTP 401)"), "{error}");
+    assert!(error.hint().unwrap().contains("netrc"), "{:?}", error.hint());
+
+    let offline = Sources::open(SourcesOptions {
+        config: bench.config.clone(),
+        offline: true,
+        cache_dir: bench.dir.path().join("cache"),
+        download_dir: None,
+        project_dir: bench.dir.path().into(),
+        progress: Arc::new(Silent),
+    });
+    let dir = bench.dir.path().join("d");
+    let asked = server.log().len();
+    let error = offline
+        .unwrap()
+        .fetch_all(&lock, &[&lock.packages[0]], &dir, &|_, _| Ok::<(), SourceError>(()))
+        .unwrap_err();
+    assert!(error.hint().unwrap().contains("--offline"), "{error}");
+    assert_eq!(server.log().len(), asked);
 }
 
 #[test]

@@ -41,6 +41,10 @@ impl Reply {
     pub(crate) fn ok(body: impl Into<Vec<u8>>) -> Reply {
         Reply { body: body.into(), ..Reply::status(200) }
     }
+    pub(crate) fn body(mut self, body: &[u8]) -> Reply {
+        self.body = body.to_vec();
+        self
+    }
     pub(crate) fn header(mut self, name: &str, value: &str) -> Reply {
         self.headers.push((name.into(), value.into()));
         self

@@ -1,6 +1,7 @@
 //! The world as the solver sees it, for one platform; and the pinning of what it chose.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rattler_conda_types::{PackageName as CondaName, RepoDataRecord, Subdir as Platform};
@@ -16,6 +17,7 @@ use super::{Inner, Sources, places, portable};
 use crate::hash::Sha256;
 use crate::lockfile::{Source, SourceKind};
 use crate::manifest::{Manifest, WheelRequirementSource};
+use crate::progress::Event;
 use crate::resolve::{
     Chosen, ChosenKind, Provider, ProviderError, Want, WheelFile, WheelListing, WheelMetadata,
     WheelOrigin,
@@ -80,6 +82,11 @@ impl Sources {
         }
         roots.sort();
         roots.dedup();
+        if !manifest.pypi_dependencies.is_empty() && !inner.noted.swap(true, Ordering::Relaxed) {
+            for text in &inner.config.wheels.notes {
+                inner.progress.event(Event::Note { text });
+            }
+        }
         // The wheel sources work while the channels are read.
         let wheels = WheelSources::open(inner.wheel_config(Some(manifest)))?;
         wheels.prefetch(
@@ -158,7 +165,7 @@ impl Universe {
     pub fn pin_all(&self, chosen: &[Chosen]) -> Result<Vec<Pinned>, SourceError> {
         let downloader = self.inner.downloader()?;
         let stop = Stop::new();
-        let next = std::sync::atomic::AtomicUsize::new(0);
+        let next = AtomicUsize::new(0);
         let pinned: Mutex<Vec<Option<Result<Pinned, SourceError>>>> =
             Mutex::new(chosen.iter().map(|_| None).collect());
         let store = |index: usize, value| {
@@ -168,7 +175,7 @@ impl Universe {
             for _ in 0..self.inner.config.concurrency.get().min(chosen.len()) {
                 scope.spawn(|| {
                     loop {
-                        let index = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(one) = chosen.get(index) else { break };
                         let result = self.pin_with(&downloader, one, &stop);
                         if result.is_err() {
