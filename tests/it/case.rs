@@ -42,7 +42,8 @@ pub struct Case {
     /// Put in the head of pages of links.
     #[serde(default)]
     pub links_head: String,
-    /// Serve the pip that the interpreter bundles, as a wheel and as a conda package.
+    /// Serve the pip that the interpreter bundles, as a wheel (instead of a stand-in) and as a
+    /// conda package.
     #[serde(default)]
     pub pip: bool,
     /// Serve the machine's CPython as a conda package.
@@ -309,7 +310,7 @@ pub fn run(name: &str) {
         expected.display(),
         sandbox.redact(&transcript)
     );
-    snapbox::Assert::new().action_env("SNAPSHOTS").eq(
+    snapbox::Assert::new().action_env("SNAPSHOTS").normalize_paths(false).eq(
         sandbox.redact(&transcript),
         snapbox::Data::read_from(&expected, Some(snapbox::data::DataFormat::Text)),
     );
@@ -356,15 +357,10 @@ fn lay_out(case: &Case, sandbox: &Sandbox) {
 fn lay_out_wheels(case: &Case, sandbox: &Sandbox) {
     let mut places: BTreeMap<String, Vec<index::Entry>> = BTreeMap::new();
     places.entry("pypi".into()).or_default();
-    if case.pip
-        && let Some((file, bytes)) = python::host().and_then(python::Host::pip)
-    {
-        let wheel =
-            wheel::Built { metadata: bundled_metadata(&file), file, bytes, requires_python: None };
-        // The METADATA of the bundled wheel is not unpacked here: it is read from the file.
-        let listing = Listing { metadata: false, ..Listing::default() };
-        let entry = index::Entry { wheel, project: "pip".into(), listing };
-        places.entry("pypi".into()).or_default().push(entry);
+    if !case.wheel.iter().any(|w| w.name == "pip") {
+        let pip = case.pip.then(index::bundled_pip).flatten();
+        let pip = pip.unwrap_or_else(index::stand_in_pip);
+        places.entry("pypi".into()).or_default().push(pip);
     }
     for spec in &case.wheel {
         let entry = spec.make(sandbox);
@@ -384,11 +380,6 @@ fn lay_out_wheels(case: &Case, sandbox: &Sandbox) {
             index::simple(&sandbox.server, &format!("/{place}"), entries, case.json);
         }
     }
-}
-
-fn bundled_metadata(file: &str) -> Vec<u8> {
-    let version = file.split('-').nth(1).unwrap_or("0");
-    format!("Metadata-Version: 2.1\nName: pip\nVersion: {version}\n").into_bytes()
 }
 
 fn lay_out_channels(case: &Case, sandbox: &Sandbox) {
@@ -434,7 +425,7 @@ pub fn python_package(host: &python::Host) -> conda::Built {
 
 /// The pip that CPython bundles, as `noarch: python`.
 pub fn pip_package(host: &python::Host) -> Option<conda::Built> {
-    let (file, bytes) = host.pip()?;
+    let (file, bytes, _) = host.pip()?;
     let version = file.split('-').nth(1)?.to_owned();
     let dir = tempfile::tempdir().ok()?;
     std::fs::write(dir.path().join(&file), bytes).ok()?;
@@ -645,11 +636,18 @@ fn tell(shown: &str, outcome: &Outcome) -> String {
     let status = outcome.status.map_or("signal".into(), |s| s.to_string());
     let mut told = format!("\n{shown}\n= {status}\n");
     for (mark, text) in [("", &outcome.stdout), ("~ ", &outcome.stderr)] {
-        for line in text.lines() {
+        for line in text.lines().filter(|l| !is_progress(l)) {
             let _ = writeln!(told, "{}", format!("{mark}{line}").trim_end());
         }
     }
     told
+}
+
+/// A line about one file of many that arrive in any order.
+fn is_progress(line: &str) -> bool {
+    let name = line.strip_prefix("  ").unwrap_or("").split(' ').next().unwrap_or("");
+    let artifact = [".whl", ".conda", ".tar.bz2"].iter().any(|s| name.ends_with(s));
+    artifact && !name.contains('/')
 }
 
 fn check(step: &Step, sandbox: &Sandbox, outcome: &Outcome, told: &str) {

@@ -58,6 +58,20 @@ pub struct Entry {
     pub listing: Listing,
 }
 
+/// A stand-in for pip, which every environment with wheels gets unless told otherwise: quick to
+/// unpack, and not able to install anything.
+pub fn stand_in_pip() -> Entry {
+    let pip = crate::make::wheel::Wheel::new("pip", "24.0").file("pip/__init__.py", "");
+    Entry { wheel: pip.build(), project: "pip".into(), listing: Listing::default() }
+}
+
+/// The pip that the interpreter bundles.
+pub fn bundled_pip() -> Option<Entry> {
+    let (file, bytes, metadata) = crate::make::python::host()?.pip()?;
+    let wheel = Built { file, bytes, metadata, requires_python: None };
+    Some(Entry { wheel, project: "pip".into(), listing: Listing::default() })
+}
+
 /// PEP 503 normalization.
 pub fn normalize(name: &str) -> String {
     let mut out = String::new();

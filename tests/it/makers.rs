@@ -63,7 +63,7 @@ fn pip_installs_from_the_index() {
         let mut command = sandbox.command(&host().executable);
         command.args(["-m", "venv", "--without-pip"]).arg(&venv);
         run(command, Duration::from_secs(60)).exits(0);
-        let (pip, bytes) = host().pip().expect("this Python bundles pip");
+        let (pip, bytes, _) = host().pip().expect("this Python bundles pip");
         let pip = sandbox.root().join(pip);
         std::fs::write(&pip, bytes).expect("writing pip");
         // A wheel of pip can be run as it is.

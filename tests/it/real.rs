@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use libtest_mimic::Trial;
 
+use crate::make::conda::{self, Package};
 use crate::make::python;
 use crate::sandbox::{Outcome, Sandbox, run};
 use crate::trial;
@@ -19,6 +20,7 @@ const LONG: Duration = Duration::from_secs(1500);
 pub fn trials() -> Vec<Trial> {
     let wanted = std::env::var("GPUENV_TEST_NETWORK").is_ok_and(|v| v == "1");
     let network = (!wanted).then_some("GPUENV_TEST_NETWORK=1");
+    let python = python::host().is_none().then_some("python");
     let packages = data("packages").is_none().then_some("real packages");
     let repodata = data("repodata").is_none().then_some("real repodata");
     vec![
@@ -30,7 +32,8 @@ pub fn trials() -> Vec<Trial> {
         }),
         trial("real::cudnn_cu11_by_bare_soname", network, || cudnn("cu11", "==8.6.0.163", "8600")),
         trial("real::cudnn_cu12_by_bare_soname", network, || cudnn("cu12", "==8.9.2.26", "8902")),
-        trial("real::zlib_channel", packages, zlib_channel),
+        trial("real::examples_lock_again", None, examples_lock_again),
+        trial("real::zlib_channel", packages.or(python), zlib_channel),
         trial("real::odd_conda_archives", packages, odd_conda_archives),
         trial("real::conda_forge_solve", repodata, conda_forge_solve),
     ]
@@ -178,42 +181,47 @@ fn conda_manifest(channel: &Path, dependencies: &str) -> String {
     )
 }
 
-/// A real package in both formats, with links, a text prefix and an ELF library. Its
-/// dependency on `libgcc-ng` is served by a package of ours.
+/// A real package with links, a text prefix and an ELF library. Its `.conda` was repacked on a
+/// system without links, and their targets are gone: that is refused, not unpacked as it is.
+/// The `.tar.bz2` is whole. The dependency on `libgcc-ng` is served by a package of ours.
 fn zlib_channel() {
     let sandbox = Sandbox::new();
-    let real = data("packages").expect("ignored without").join("zlib-channel");
-    let gcc = crate::make::conda::Package::new("libgcc-ng", "7.3.0").build();
-    let files = crate::make::conda::Channel { packages: vec![gcc] }.files();
-    for (path, bytes) in files {
-        let to = sandbox.project.join("ours").join(path);
-        std::fs::create_dir_all(to.parent().expect("below")).expect("mkdir");
-        std::fs::write(to, bytes).expect("writing");
+    let real = data("packages").expect("ignored without").join("zlib-channel/linux-64");
+    let repodata = std::fs::read_to_string(real.join("repodata.json")).expect("repodata");
+    let repodata: serde_json::Value = serde_json::from_str(&repodata).expect("JSON");
+    for (table, file) in [
+        ("packages.conda", "zlib-1.2.11-h7b6447c_3.conda"),
+        ("packages", "zlib-1.2.11-h7b6447c_3.tar.bz2"),
+    ] {
+        let record = repodata[table][file].clone();
+        assert!(record.is_object(), "{file} has a record");
+        let bytes = std::fs::read(real.join(file)).expect("the archive is there");
+        let gcc = Package::new("libgcc-ng", "7.3.0").build();
+        let zlib = conda::Built { subdir: "linux-64".into(), file: file.into(), bytes, record };
+        let packages = vec![gcc, zlib];
+        for (path, bytes) in (conda::Channel { packages }).files() {
+            let to = sandbox.project.join("channel").join(path);
+            std::fs::create_dir_all(to.parent().expect("below")).expect("mkdir");
+            std::fs::write(to, bytes).expect("writing");
+        }
+        sandbox.write("env.toml", &conda_manifest(Path::new("./channel"), "zlib = \"*\"\n"));
+        let outcome = sandbox.gpuenv(&["realize"]);
+        if table == "packages.conda" {
+            outcome.exits(1).warns(file).warns("lib/libz.so.1");
+            std::fs::remove_file(sandbox.project.join("gpuenv.lock")).expect("the lock");
+        } else {
+            outcome.exits(0);
+        }
     }
-    sandbox.write(
-        "env.toml",
-        &format!(
-            "[env]\nname = \"real\"\nplatforms = [\"linux-64\"]\nchannels = [\"{}\", \"./ours\"]\n\n\
-             [dependencies]\nzlib = \"*\"\n",
-            real.display()
-        ),
-    );
-    sandbox.gpuenv(&["realize"]).exits(0);
-    let lock = sandbox.read("gpuenv.lock");
-    assert!(
-        lock.contains("zlib-1.2.11-h7b6447c_3.conda") && !lock.contains(&*real.to_string_lossy()),
-        "{lock}"
-    );
     let view = sandbox.view();
-    assert!(view.join("lib/libz.so.1").exists());
     let text = std::fs::read_to_string(view.join("lib/pkgconfig/zlib.pc")).expect("a text");
     assert!(text.contains(&*view.to_string_lossy()), "{text}");
-    if let Some(host) = python::host() {
-        let mut command = sandbox.command(&host.executable);
-        command.args(["-c", "import ctypes, sys; z = ctypes.CDLL(sys.argv[1]); z.zlibVersion.restype = ctypes.c_char_p; print(z.zlibVersion())"]);
-        command.arg(view.join("lib/libz.so.1"));
-        run(command, LONG).exits(0).says("1.2.11");
-    }
+    let script = "import ctypes, sys; z = ctypes.CDLL(sys.argv[1]); \
+        z.zlibVersion.restype = ctypes.c_char_p; print(z.zlibVersion())";
+    let host = python::host().expect("ignored without");
+    let mut command = sandbox.command(&host.executable);
+    command.args(["-c", script]).arg(view.join("lib/libz.so.1"));
+    run(command, LONG).exits(0).says("1.2.11");
 }
 
 /// Zip64, names that begin with `./`, links, a package that is metadata alone.
@@ -229,11 +237,11 @@ fn odd_conda_archives() {
         let record = serde_json::json!({
             "name": name, "version": "1.0.0", "build": "0", "build_number": 0, "depends": [],
             "subdir": "linux-64", "size": bytes.len(),
-            "sha256": crate::make::conda::hex(&sha2::Sha256::digest(&bytes)),
+            "sha256": conda::hex(&sha2::Sha256::digest(&bytes)),
         });
-        packages.push(crate::make::conda::Built { subdir: "linux-64".into(), file, bytes, record });
+        packages.push(conda::Built { subdir: "linux-64".into(), file, bytes, record });
     }
-    for (path, bytes) in (crate::make::conda::Channel { packages }).files() {
+    for (path, bytes) in (conda::Channel { packages }).files() {
         let to = sandbox.project.join("channel").join(path);
         std::fs::create_dir_all(to.parent().expect("below")).expect("mkdir");
         std::fs::write(to, bytes).expect("writing");
@@ -260,4 +268,73 @@ fn conda_forge_solve() {
     std::fs::remove_file(sandbox.project.join("gpuenv.lock")).expect("removing the lock");
     sandbox.gpuenv(&["lock"]).exits(0);
     assert_eq!(first, sandbox.read("gpuenv.lock"));
+}
+
+/// The committed locks are what env.toml and the frozen index data give (`tests/freeze.py`).
+/// What only realizing knows (NAR and view hashes, verifications) is left out.
+fn examples_lock_again() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sandbox = Sandbox::new();
+    serve_frozen(&sandbox, &root.join("tests/frozen/index.json.bz2"));
+    let mut examples = 0;
+    for entry in std::fs::read_dir(root.join("lock-examples")).expect("examples").flatten() {
+        let Ok(manifest) = std::fs::read_to_string(entry.path().join("env.toml")) else { continue };
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let committed = std::fs::read_to_string(entry.path().join("gpuenv.lock"))
+            .unwrap_or_else(|e| panic!("the lock of {name}: {e}"));
+        examples += 1;
+        let project = sandbox.root().join(&name);
+        std::fs::create_dir(&project).expect("making a project");
+        std::fs::write(project.join("env.toml"), manifest).expect("writing env.toml");
+        let verify = entry.path().join("verify.py");
+        std::fs::copy(verify, project.join("verify.py")).expect("copying the check");
+        let at = project.to_string_lossy().into_owned();
+        sandbox.gpuenv(&["--project", &at, "lock"]).exits(0);
+        let anew = std::fs::read_to_string(project.join("gpuenv.lock")).expect("a lock");
+        snapbox::assert_data_eq!(
+            unrealized(&anew),
+            snapbox::Data::text(unrealized(&committed)).raw()
+        );
+        // And what is committed is taken for current.
+        std::fs::write(project.join("gpuenv.lock"), committed).expect("writing the lock");
+        sandbox.gpuenv(&["--project", &at, "lock", "--check"]).exits(0);
+    }
+    assert!(examples >= 5, "{examples} examples");
+}
+
+fn unrealized(lock: &str) -> String {
+    let body = lock.split("[[verification]]").next().unwrap_or(lock);
+    let known = |l: &&str| !l.starts_with("nar = ") && !l.starts_with("view-hash = ");
+    body.trim_end().lines().filter(known).map(|l| format!("{l}\n")).collect()
+}
+
+fn serve_frozen(sandbox: &Sandbox, path: &Path) {
+    use crate::serve::Content;
+    use std::sync::Arc;
+    let file = std::fs::File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let frozen: serde_json::Value =
+        serde_json::from_reader(bzip2::read::BzDecoder::new(file)).expect("frozen data is JSON");
+    for (name, files) in frozen["projects"].as_object().expect("an object") {
+        let Some(files) = files.as_array() else { continue };
+        let files: Vec<_> = files
+            .iter()
+            .cloned()
+            .map(|mut file| {
+                let url = format!("../../files/{}", file["filename"].as_str().expect("a name"));
+                file["url"] = url.replace('+', "%2B").into();
+                file
+            })
+            .collect();
+        let page = serde_json::json!({
+            "meta": { "api-version": "1.1" }, "name": name, "files": files,
+        });
+        let bytes = Arc::new(page.to_string().into_bytes());
+        let mut content = Content::html("<html><body>PEP 691 only</body></html>");
+        content.alternative = Some(("application/vnd.pypi.simple.v1+json", bytes));
+        sandbox.server.put(&format!("/pypi/simple/{name}/"), content);
+    }
+    for (file, text) in frozen["metadata"].as_object().expect("an object") {
+        let text = text.as_str().expect("a text").as_bytes();
+        sandbox.server.put(&format!("/pypi/files/{file}.metadata"), Content::file(text));
+    }
 }

@@ -211,6 +211,9 @@ impl Sandbox {
             .env("GPUENV_STORE", &self.store)
             .env("GPUENV_CACHE", &self.cache)
             .env("GPUENV_CONFIG", &self.config)
+            // Whoever leaves loopback meets this server, which has nothing for them.
+            .env("HTTPS_PROXY", self.server.url())
+            .env("NO_PROXY", "127.0.0.1,localhost")
             .envs(self.env.iter().map(|(k, v)| (k, self.fill(v))))
             .stdin(Stdio::null());
         command
@@ -264,7 +267,10 @@ impl Sandbox {
     /// Replaces what differs between machines and runs.
     pub fn redact(&self, text: &str) -> String {
         let mut slot = self.redactions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        slot.get_or_insert_with(|| self.make_redactions()).redact(text)
+        // Columns of sizes are as wide as the widest, which is not the same everywhere.
+        let column = regex::Regex::new(r" {2,}(\d+(?:\.\d+)? (?:B|KiB|MiB|GiB)\b)");
+        let text = column.expect("a valid pattern").replace_all(text, "  $1");
+        slot.get_or_insert_with(|| self.make_redactions()).redact(&text)
     }
 
     fn make_redactions(&self) -> snapbox::Redactions {
@@ -288,12 +294,17 @@ impl Sandbox {
             let regex = regex::Regex::new(pattern).expect("a valid pattern");
             r.insert(name, regex).expect("a placeholder is upper-case letters in brackets");
         };
-        pattern("[SHA256]", r"\b[0-9a-f]{64}\b");
+        pattern("[SHA]", r"\b[0-9a-f]{64}\b");
         pattern("[HASH]", r"\b[0-9a-df-np-su-z]{32}\b");
+        // Where the libraries' defaults lead when no mirror serves: never named here.
+        pattern("[DEFAULT]", r"https://(?:[a-z0-9-]+\.)+(?:org|com)\b");
+        pattern("[STAGED]", r"\b[0-9a-f]{12}-\d+-\d+\b");
+        // Compilers and compressors differ.
+        pattern("[SIZE]", r"\b\d+(?:\.\d+)? (?:B|KiB|MiB|GiB)\b");
         pattern("[TIME]", r"\b\d+(?:\.\d+)? ?(?:ms|µs|s)\b");
         if let Some(host) = python::host() {
             let (full, minor) = (regex::escape(&host.full), regex::escape(&host.minor));
-            pattern("[PY]", &format!(r"(?:\b|cpython)(?:{full}|{minor})\b"));
+            pattern("[PY]", &format!(r"(?:\b|python)(?<redacted>{full}|{minor})\b"));
         }
         r
     }

@@ -62,8 +62,14 @@ impl Host {
         self.prefix != Path::new("/usr")
     }
 
-    /// The wheel of pip that the interpreter bundles, as file name and bytes.
-    pub fn pip(&self) -> Option<(String, Vec<u8>)> {
+    /// The wheel of pip that the interpreter bundles: file name, bytes and METADATA.
+    pub fn pip(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
+        static FOUND: LazyLock<Option<(String, Vec<u8>, Vec<u8>)>> =
+            LazyLock::new(|| host().and_then(Host::find_pip));
+        FOUND.clone()
+    }
+
+    fn find_pip(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
         let bundled = self.prefix.join(format!("lib/python{}/ensurepip/_bundled", self.minor));
         let dirs = [bundled, PathBuf::from("/usr/share/python-wheels")];
         let file = dirs.iter().filter_map(|d| std::fs::read_dir(d).ok()).flatten().flatten().find(
@@ -72,7 +78,17 @@ impl Host {
                 name.starts_with("pip-") && name.ends_with(".whl")
             },
         )?;
-        Some((file.file_name().to_string_lossy().into_owned(), std::fs::read(file.path()).ok()?))
+        // Read by the interpreter: a zip reader that is not the one under test.
+        let script = "import sys, zipfile; z = zipfile.ZipFile(sys.argv[1]); \
+            n = next(n for n in z.namelist() if n.endswith('.dist-info/METADATA')); \
+            sys.stdout.buffer.write(z.read(n))";
+        let out = Command::new(&self.executable)
+            .args(["-I", "-c", script])
+            .arg(file.path())
+            .output()
+            .ok()?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        Some((name, std::fs::read(file.path()).ok()?, out.stdout))
     }
 
     /// The conda package `python`. Takes about two seconds and some 40 MB.

@@ -121,7 +121,7 @@ pub fn write(members: &[Member]) -> Vec<u8> {
 }
 
 fn deflate(data: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(data).expect("writing to a Vec");
     encoder.finish().expect("writing to a Vec")
 }
