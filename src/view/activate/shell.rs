@@ -125,6 +125,28 @@ fn posix(activation: &Activation) -> String {
     text
 }
 
+/// Scripts of conda packages that are there for POSIX shells only: bash sources them, and what
+/// they export is taken over. Bash's own variables stay fish's.
+const FROM_BASH: &str = r#"set -g _GPUENV_FROM_BASH
+set -g _GPUENV_BASH_SAYS (command bash --noprofile --norc -c @source@ gpuenv @scripts@ </dev/null | string split0)
+for _gpuenv_pair in $_GPUENV_BASH_SAYS
+  string match -qr '(?s)^(?<_gpuenv_name>[A-Za-z_][A-Za-z0-9_]*)=(?<_gpuenv_value>.*)$' -- $_gpuenv_pair; or continue
+  contains -- $_gpuenv_name _ SHLVL PWD OLDPWD; and continue
+  set -qx $_gpuenv_name; and test (string join : -- $$_gpuenv_name | string collect --allow-empty) = "$_gpuenv_value"; and continue
+  set -e _GPUENV_BASH_SAVED_$_gpuenv_name
+  set -q $_gpuenv_name; and set -g _GPUENV_BASH_SAVED_$_gpuenv_name $$_gpuenv_name
+  set -a _GPUENV_FROM_BASH $_gpuenv_name
+  if test $_gpuenv_name = PATH; set -gx PATH (string split : -- $_gpuenv_value); else; set -gx $_gpuenv_name $_gpuenv_value; end
+end
+set -e _GPUENV_BASH_SAYS _gpuenv_name _gpuenv_value"#;
+
+/// Undoes [`FROM_BASH`].
+const UNDO_FROM_BASH: &str = r#"  for name in $_GPUENV_FROM_BASH
+    set -l saved _GPUENV_BASH_SAVED_$name
+    if set -q $saved; set -gx $name $$saved; set -e $saved; else; set -e $name; end
+  end
+  set -e _GPUENV_FROM_BASH"#;
+
 fn fish(activation: &Activation) -> String {
     let mut text = String::new();
     let mut line = |l: String| {
@@ -146,7 +168,21 @@ fn fish(activation: &Activation) -> String {
     for script in with_extension(&activation.scripts, "fish") {
         line(format!("source {}", quote_path(script, quote_fish)));
     }
+    let lone: Vec<_> = with_extension(&activation.scripts, "sh")
+        .filter(|script| !activation.scripts.contains(&script.with_extension("fish")))
+        .map(|script| quote_path(script, quote_fish))
+        .collect();
+    if !lone.is_empty() {
+        line(
+            FROM_BASH
+                .replace("@scripts@", &lone.join(" "))
+                .replace("@source@", &quote_fish(super::SOURCE_ALL)),
+        );
+    }
     line("function gpuenv_deactivate".into());
+    if !lone.is_empty() {
+        line(UNDO_FROM_BASH.into());
+    }
     for script in with_extension(&activation.deactivate_scripts, "fish").rev() {
         line(format!("  source {}", quote_path(script, quote_fish)));
     }

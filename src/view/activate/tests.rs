@@ -188,7 +188,8 @@ fn in_shell(program: &str, shell: Shell, dump: &str) {
         Command::new(found).args(["-c", &script]).env_clear().envs(&before).output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && err.is_empty(), "{err}\n{script}");
+    let faults = err.replace("from the script\n", "");
+    assert!(output.status.success() && faults.is_empty(), "{err}\n{script}");
     let out = out.replace("from the script\n", "");
     let states: Vec<&str> = out.split("@@\n").skip(1).collect();
     assert_eq!(states.len(), 4, "{out}");
@@ -245,6 +246,54 @@ for n in PATH LD_LIBRARY_PATH PYTHONPATH FLAGS_x CONDA_PREFIX GPUENV_VIEW FROM_J
   if set -q $n; echo $n=(string join : $$n); else; echo $n=unset; end
 end"#;
     in_shell("fish", Shell::Fish, dump);
+}
+
+#[test]
+fn fish_takes_over_what_scripts_for_bash_export() {
+    let before =
+        env(&[("PATH", "/usr/bin:/bin"), ("HOME", "/nonexistent"), ("KEPT", "a b"), ("OLD", "o")]);
+    let Some(fish) = which(&before, OsStr::new("fish")) else {
+        eprintln!("not checked: fish is not installed");
+        return;
+    };
+    let (_dir, view) = view(
+        &Recorded { conda: true, ..recorded() },
+        &[
+            (
+                "etc/conda/activate.d/a.sh",
+                "echo talks; export FROM_SCRIPT=\"$CONDA_PREFIX = x\" MULTI='a\n\nb' NOTHING= OLD=new PATH=\"/extra:$PATH\"\n",
+            ),
+            ("etc/conda/activate.d/b.sh", "export TWIN=bash\n"),
+            ("etc/conda/activate.d/b.fish", "set -gx TWIN fish\n"),
+            ("etc/conda/deactivate.d/b.fish", "set -e TWIN\n"),
+        ],
+    );
+    let activation = Activation::for_view(&view, &before).unwrap();
+    let text = activation.render(Shell::Fish);
+    let dump = "echo @@; for n in FROM_SCRIPT MULTI NOTHING OLD KEPT TWIN PATH; printenv $n; or echo unset; end";
+    let script = format!(
+        "{dump}\n{text}\n{dump}\n{text}\n{dump}\ngpuenv_deactivate\n{dump}\nset --names | string match '_GPUENV*'; true\n"
+    );
+    let output = Command::new(fish)
+        .args(["--no-config", "-c", &script])
+        .env_clear()
+        .envs(&before)
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    let states: Vec<&str> = out.split("@@\n").skip(1).collect();
+    assert_eq!(states.len(), 4, "{out}\n{err}");
+    let v = view.display();
+    assert_eq!(states[0], "unset\nunset\nunset\no\na b\nunset\n/usr/bin:/bin\n");
+    assert_eq!(
+        states[1],
+        format!("{v} = x\na\n\nb\n\nnew\na b\nfish\n/extra:{v}/bin:/usr/bin:/bin\n"),
+        "{err}"
+    );
+    assert_eq!(states[1], states[2], "twice is once");
+    assert_eq!(states[0], states[3], "what was there is there again, and nothing is left over");
+    assert_eq!(err, "talks\ntalks\n", "what scripts print is for the user, and not evaluated");
 }
 
 #[test]
