@@ -248,12 +248,11 @@ impl Report for PackageError {
     }
 
     fn hint(&self) -> Option<String> {
-        let name = self.file.split('-').next().unwrap_or(&self.file);
         Some(match &self.fault {
             Fault::Fs(e) => return e.hint(),
-            Fault::LinkLeaves { .. } => format!(
-                "a link that leaves its package differs from machine to machine; if you know this package and want it so, add it to `allow-external-links` in `[view]` of env.toml: [\"{name}\"]"
-            ),
+            Fault::LinkLeaves { .. } => {
+                "what such a link leads to differs from machine to machine; if you know this package and want it so, add its name to the list `allow-external-links` in `[view]` of env.toml".to_owned()
+            }
             Fault::Format | Fault::Method { .. } | Fault::WheelVersion(_) => {
                 "pick another build of this package".to_owned()
             }

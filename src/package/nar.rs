@@ -159,31 +159,42 @@ fn close<W: Write>(out: &mut W) -> io::Result<()> {
     str(out, b")")
 }
 
+/// How far a file is that may still be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is more to read now than there was.
+    Growing,
+    /// All of it is there.
+    Complete,
+}
+
 /// Hashes the NAR of a directory whose nodes are known: digest and length in bytes.
 ///
-/// `ready` is called before each file is opened; it may wait until the file is complete, or
-/// fail to give up.
+/// `wait(path, have)` is called before a file is opened, and while it is growing: it returns
+/// once the file has more than `have` bytes, or is complete, or fails to give up.
 pub fn hash(
     root: &Path,
     nodes: &[(RelPath, Node)],
-    mut ready: impl FnMut(&RelPath) -> io::Result<()>,
+    mut wait: impl FnMut(&RelPath, u64) -> io::Result<State>,
 ) -> io::Result<(Sha256, u64)> {
     // Names and brackets are a few bytes each; only the buffer makes hashing them cheap.
     let mut out = io::BufWriter::with_capacity(64 << 10, Hasher::new(io::sink()));
     let mut buf = vec![0; 256 << 10];
     write(nodes, &mut out, |path, out| {
-        ready(path)?;
+        let mut state = wait(path, 0)?;
         let mut file = std::fs::File::open(path.under(root))?;
         let mut len = 0;
         loop {
-            let n = match file.read(&mut buf) {
-                Ok(0) => return Ok(len),
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            match file.read(&mut buf) {
+                Ok(0) if state == State::Complete => return Ok(len),
+                Ok(0) => state = wait(path, len)?,
+                Ok(n) => {
+                    out.write_all(&buf[..n])?;
+                    len += n as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
-            };
-            out.write_all(&buf[..n])?;
-            len += n as u64;
+            }
         }
     })?;
     let hasher = out.into_inner().map_err(|e| e.into_error())?;
@@ -196,7 +207,7 @@ pub fn hash_dir(root: &Path) -> fs::Result<(Sha256, u64)> {
     let mut nodes = Vec::new();
     scan(root, None, &mut nodes)?;
     sort(&mut nodes);
-    hash(root, &nodes, |_| Ok(())).map_err(fs::FsError::at("hash", root))
+    hash(root, &nodes, |_, _| Ok(State::Complete)).map_err(fs::FsError::at("hash", root))
 }
 
 /// Lists a directory on disk as nodes, empty directories included, in no particular order.

@@ -19,6 +19,8 @@ pub(crate) struct ZipEntry {
     pub crc: Option<u32>,
     /// Uncompressed size in both headers, where it shall be wrong.
     pub size: Option<u32>,
+    /// System that made it: 3 is Unix, 0 is DOS.
+    pub system: u8,
     /// Compression method in both headers, where it shall be another.
     pub method: Option<u16>,
 }
@@ -33,6 +35,7 @@ pub(crate) fn entry(name: &str, content: &[u8]) -> ZipEntry {
         local_name: None,
         crc: None,
         size: None,
+        system: 3,
         method: None,
     }
 }
@@ -69,7 +72,7 @@ pub(crate) fn zip(entries: &[ZipEntry]) -> Vec<u8> {
         out.extend(local);
         out.extend(&packed);
         central.extend(b"PK\x01\x02");
-        central.extend(0x0314u16.to_le_bytes());
+        central.extend([0x14, e.system]);
         fixed(&mut central, &e.name);
         central.extend([0; 6]);
         central.extend((e.mode << 16).to_le_bytes());

@@ -18,7 +18,7 @@ use super::error::SolveError;
 use super::names::{Candidate, Name, Set};
 use super::problem::{Chosen, ChosenKind, Key, Solution};
 use super::provider::{WheelFile, WheelOrigin};
-use super::solver::{Root, single_set};
+use super::solver::Root;
 use super::target::PyMask;
 
 /// What was chosen, by name.
@@ -132,9 +132,7 @@ impl Walk<'_, '_> {
 
     fn roots(&mut self, roots: &[Root]) -> Result<(), SolveError> {
         for root in roots {
-            let Some(set) = single_set(root.requirement.requirement) else {
-                continue;
-            };
+            let set = root.set;
             let name = self.engine.pool.resolve_version_set_package_name(set);
             if let Name::Conda(name) = self.engine.pool.resolve_package_name(name) {
                 let set = self.engine.pool.resolve_version_set(set);
@@ -208,6 +206,11 @@ impl Walk<'_, '_> {
                 return Err(broken(format!(
                     "{who} needs {name} {specifiers}, but conda's {conda} is {shown}"
                 )));
+            }
+            if let Some(bound) = self.engine.problem.constraints.get(name)
+                && !shown.parse().is_ok_and(|version| bound.contains(&version))
+            {
+                return Err(broken(format!("{name} {shown} of conda is outside {bound}")));
             }
             if !extras.is_empty() {
                 let extras: Vec<_> = extras.iter().map(ToString::to_string).collect();

@@ -5,7 +5,7 @@
 //! known which distributions conda can provide and which Pythons are to be had. Wheels are looked
 //! at as late as possible: a listing when a requirement names it, metadata when a file is chosen.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -79,6 +79,21 @@ pub(super) fn pins(specifier: &uv_pep440::VersionSpecifier) -> bool {
     matches!(specifier.operator(), Operator::Equal | Operator::ExactEqual)
 }
 
+/// When a requirement holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct When {
+    /// Only with this extra (a [`Name::Extra`]).
+    pub(super) extra: Option<NameId>,
+    /// Only on these Pythons.
+    pub(super) pythons: Option<PyMask>,
+}
+
+impl When {
+    fn always(&self) -> bool {
+        *self == When::default()
+    }
+}
+
 type ParsedSpec = Result<(NameId, VersionSetId), Rc<str>>;
 
 /// The state of one solve.
@@ -110,10 +125,16 @@ pub(super) struct Engine<'p> {
     pub(super) metadata: RefCell<HashMap<SolvableId, Result<Arc<WheelMetadata>, String>>>,
     worlds: RefCell<HashMap<NameId, [SolvableId; 2]>>,
     singles: RefCell<HashMap<NameId, SolvableId>>,
-    wanted_extras: RefCell<HashSet<NameId>>,
+    /// Extras that something asks for.
+    pub(super) wanted_extras: RefCell<HashSet<NameId>>,
+    /// Whether a proof is wanted rather than an answer; see [`Engine::under`].
+    pub(super) proving: Cell<bool>,
     pub(super) order: RefCell<super::conda::OrderCache>,
     /// Files whose metadata the provider was told to expect a request for.
     pub(super) hinted: RefCell<HashSet<SolvableId>>,
+
+    /// How many files of each distribution were looked into.
+    pub(super) looked_at: RefCell<HashMap<DistName, u32>>,
 
     pub(super) failure: RefCell<Option<ProviderError>>,
 }
@@ -149,8 +170,10 @@ impl<'p> Engine<'p> {
             worlds: RefCell::default(),
             singles: RefCell::default(),
             wanted_extras: RefCell::default(),
+            proving: Cell::new(false),
             order: RefCell::default(),
             hinted: RefCell::default(),
+            looked_at: RefCell::default(),
             failure: RefCell::default(),
         }
     }
@@ -255,6 +278,10 @@ impl<'p> Engine<'p> {
         if let Candidate::Record { record, .. } = self.candidate(id) {
             for text in &record.package_record.depends {
                 match self.parse_spec(text) {
+                    // Some packages name themselves.
+                    Ok((name, set))
+                        if name == self.pool.resolve_solvable(id).name
+                            && self.conda_matches(self.pool.resolve_version_set(set), id) => {}
                     Ok((_, set)) => known.requirements.push(set.into()),
                     Err(reason) => {
                         unknown = Some(self.pool.intern_string(reason.to_string()));
@@ -340,6 +367,13 @@ impl<'p> Engine<'p> {
         };
         for text in &record.package_record.constrains {
             match self.parse_spec(text) {
+                // A bound on itself holds or it does not, whatever is chosen.
+                Ok((name, set)) if name == self.pool.resolve_solvable(id).name => {
+                    if !self.conda_matches(self.pool.resolve_version_set(set), id) {
+                        let reason = format!("it excludes itself (`{text}`)");
+                        return Dependencies::Unknown(self.pool.intern_string(reason));
+                    }
+                }
                 // Of what nothing can choose, nothing needs to be excluded.
                 Ok((name, set)) if self.reachable(name) => known.constrains.push(set),
                 Ok(_) => {}
@@ -384,35 +418,81 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// The condition that Python is one of these; `None` if it always is.
-    pub(super) fn python_condition(&self, mask: &PyMask) -> Option<ConditionId> {
-        if self.pythons().is_every(mask) {
-            return None;
-        }
-        let set = self.set(Name::Conda("python".into()), Set::Pythons(mask.clone()));
-        Some(self.pool.intern_condition(Condition::Requirement(set)))
+    /// On these Pythons, if there are others.
+    pub(super) fn on_pythons(&self, mask: &PyMask) -> When {
+        When { extra: None, pythons: (!self.pythons().is_every(mask)).then(|| mask.clone()) }
     }
 
-    /// Requirements on a distribution and its extras, under a condition.
+    /// A requirement that holds only at times.
+    ///
+    /// To find an answer it becomes a conditional requirement: what it names is looked at when the
+    /// condition holds. To prove that there is none it becomes a choice between what it names and
+    /// the ways out: the solver's account of a conflict knows no conditions.
+    pub(super) fn under(&self, when: &When, set: VersionSetId) -> ConditionalRequirement {
+        let python =
+            |mask: &PyMask| self.set(Name::Conda("python".into()), Set::Pythons(mask.clone()));
+        let extra = |name: NameId, on: bool| self.pool.intern_version_set(name, Set::Extra(on));
+        if when.always() {
+            return set.into();
+        }
+        if self.proving.get() {
+            let every = self.pythons().every();
+            let ways_out = when
+                .extra
+                .map(|name| extra(name, false))
+                .into_iter()
+                .chain(when.pythons.as_ref().map(|mask| python(&every.minus(mask))));
+            return self.pool.intern_version_set_union(set, ways_out).into();
+        }
+        let mut condition: Option<ConditionId> = None;
+        for part in when
+            .extra
+            .map(|name| extra(name, true))
+            .into_iter()
+            .chain(when.pythons.as_ref().map(python))
+        {
+            let part = self.pool.intern_condition(Condition::Requirement(part));
+            condition = Some(match condition {
+                None => part,
+                Some(other) => {
+                    self.pool.intern_condition(Condition::Binary(LogicalOperator::And, other, part))
+                }
+            });
+        }
+        ConditionalRequirement { condition, requirement: set.into() }
+    }
+
+    /// What a requirement names, and the ways out of it.
+    pub(super) fn parts(
+        &self,
+        requirement: Requirement,
+    ) -> Option<(VersionSetId, Vec<VersionSetId>)> {
+        match requirement {
+            Requirement::Single(set) => Some((set, Vec::new())),
+            Requirement::Union(union) => {
+                let mut sets = self.pool.resolve_version_set_union(union);
+                Some((sets.next()?, sets.collect()))
+            }
+        }
+    }
+
+    /// What is required where a distribution with extras is.
     pub(super) fn require_dist(
         &self,
         name: &DistName,
         extras: &[ExtraName],
         specifiers: &VersionSpecifiers,
-        condition: Option<ConditionId>,
-    ) -> Vec<ConditionalRequirement> {
+    ) -> Vec<VersionSetId> {
         self.seen.borrow_mut().learn(name, specifiers);
         let mut sets =
             vec![self.set(Name::Dist(name.clone()), Set::Specifiers(specifiers.clone()))];
         for extra in extras {
             let name = Name::Extra(name.clone(), extra.clone());
-            let set = self.set(name, Set::Any);
+            let set = self.set(name, Set::Extra(true));
             self.wanted_extras.borrow_mut().insert(self.pool.resolve_version_set_package_name(set));
             sets.push(set);
         }
-        sets.into_iter()
-            .map(|set| ConditionalRequirement { condition, requirement: set.into() })
-            .collect()
+        sets
     }
 
     /// What a wheel file needs as far as its name says, and, if it runs on every Python of the
@@ -454,6 +534,7 @@ impl<'p> Engine<'p> {
         if let Some(known) = self.metadata.borrow().get(&id) {
             return known.clone();
         }
+        self.look_ahead(id, file);
         let answer = match self.provider.metadata(file) {
             Ok(metadata) if metadata.name != file.filename.name => {
                 Err(format!("its metadata is that of another distribution, {}", metadata.name))
@@ -493,41 +574,42 @@ impl<'p> Engine<'p> {
             let set = self.set(Name::Conda("python".into()), Set::Pythons(allowed.clone()));
             known.requirements.push(set.into());
         }
+        let mut soon = Vec::new();
         for requirement in &metadata.requires_dist {
-            let conditions = self.conditions(&metadata, requirement.marker, &allowed);
-            if conditions.is_empty() {
+            let times = self.times(&metadata, requirement.marker, &allowed);
+            if times.is_empty() {
                 continue;
             }
             let specifiers = match self.specifiers_of(requirement) {
                 Ok(specifiers) => specifiers,
-                // Behind an extra that nobody may ask for, it need not hurt; asked for, it must.
-                Err(reason) if conditions.iter().all(Option::is_none) => return unknown(reason),
-                Err(reason) => match self.refused_extra(&conditions) {
-                    true => return unknown(reason),
-                    false => continue,
-                },
+                Err(reason) if times.iter().all(When::always) => return unknown(reason),
+                Err(reason) => {
+                    let refused = self.set(Name::Refused(reason.into()), Set::Any);
+                    for when in times.iter().filter(|when| self.expected(when)) {
+                        known.requirements.push(self.under(when, refused));
+                    }
+                    continue;
+                }
             };
             let Some((name, extras, specifiers)) =
                 self.overridden(&requirement.name, &requirement.extras, &specifiers)
             else {
                 continue;
             };
-            for condition in conditions {
-                known.requirements.extend(self.require_dist(
-                    &name,
-                    &extras,
-                    &specifiers,
-                    condition,
-                ));
+            // `pkg[all]` of pkg itself: only the extras are news.
+            let itself = name == file.filename.name && specifiers.contains(&file.filename.version);
+            for when in times.iter().filter(|when| self.expected(when)) {
+                let sets = self.require_dist(&name, &extras, &specifiers);
+                for set in sets.into_iter().skip(usize::from(itself)) {
+                    if self.probable(when) {
+                        soon.push(set);
+                    }
+                    known.requirements.push(self.under(when, set));
+                }
             }
         }
-        self.prefetch_listings(&known.requirements);
+        self.prefetch_listings(&soon);
         Dependencies::Known(known)
-    }
-
-    /// Whether one of these conditions is an extra that has been asked for, or a Python.
-    fn refused_extra(&self, conditions: &[Option<ConditionId>]) -> bool {
-        conditions.iter().flatten().any(|condition| self.probable(*condition))
     }
 
     /// The specifiers of a requirement; an error where it refers to a URL that env.toml does not
@@ -563,22 +645,21 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// The conditions under which a requirement with this marker holds: none at all if it never
-    /// does, `[None]` if it always does.
-    fn conditions(
+    /// When a requirement with this marker holds: at no time if the list is empty.
+    fn times(
         &self,
         metadata: &WheelMetadata,
         marker: uv_pep508::MarkerTree,
         pythons: &PyMask,
-    ) -> Vec<Option<ConditionId>> {
+    ) -> Vec<When> {
         let all = self.pythons();
         let plain = all.marked(marker, None).and(pythons);
         if plain == *pythons {
-            return vec![None];
+            return vec![When::default()];
         }
-        let mut conditions = Vec::new();
+        let mut times = Vec::new();
         if !plain.is_empty() {
-            conditions.push(self.python_condition(&plain));
+            times.push(self.on_pythons(&plain));
         }
         let mut named = BTreeSet::new();
         marker.visit_extras(|_, extra| {
@@ -589,51 +670,35 @@ impl<'p> Engine<'p> {
             if with.is_empty() {
                 continue;
             }
-            let set = self.set(Name::Extra(metadata.name.clone(), extra), Set::Any);
-            let extra = self.pool.intern_condition(Condition::Requirement(set));
-            // Where `plain` covers the rest, the extra needs no bound on Python of its own.
-            let condition = if with == *pythons {
-                extra
-            } else {
-                match self.python_condition(&with) {
-                    None => extra,
-                    Some(python) => self.pool.intern_condition(Condition::Binary(
-                        LogicalOperator::And,
-                        extra,
-                        python,
-                    )),
-                }
-            };
-            conditions.push(Some(condition));
+            let mut when = self.on_pythons(&with);
+            // Where all Pythons that the file runs on are meant, none need be named.
+            if with == *pythons {
+                when.pythons = None;
+            }
+            let name = Name::Extra(metadata.name.clone(), extra);
+            when.extra = Some(self.pool.intern_package_name(name));
+            times.push(when);
         }
-        conditions
+        times
     }
 
-    fn probable(&self, condition: ConditionId) -> bool {
-        match self.pool.resolve_condition(condition) {
-            Condition::Requirement(set) => {
-                let name = self.pool.resolve_version_set_package_name(*set);
-                match self.pool.resolve_package_name(name) {
-                    Name::Extra(..) => self.wanted_extras.borrow().contains(&name),
-                    _ => true,
-                }
-            }
-            Condition::Binary(_, left, right) => self.probable(*left) && self.probable(*right),
-        }
+    /// Whether a requirement will probably hold: its extra has been asked for.
+    fn probable(&self, when: &When) -> bool {
+        when.extra.is_none_or(|extra| self.wanted_extras.borrow().contains(&extra))
+    }
+
+    /// Whether a requirement is to be told to the solver at all. What hangs on an extra that
+    /// nothing asks for matters to no proof, and would have its listing read.
+    fn expected(&self, when: &When) -> bool {
+        !self.proving.get() || self.probable(when)
     }
 
     /// Tells the provider which listings are about to be asked for.
-    pub(super) fn prefetch_listings(&self, requirements: &[ConditionalRequirement]) {
+    pub(super) fn prefetch_listings(&self, sets: &[VersionSetId]) {
         let mut wants = Vec::new();
         let mut told = BTreeSet::new();
         let dists = self.dists.borrow();
-        for requirement in requirements {
-            if requirement.condition.is_some_and(|condition| !self.probable(condition)) {
-                continue;
-            }
-            let Requirement::Single(set) = requirement.requirement else {
-                continue;
-            };
+        for set in sets.iter().copied() {
             let name = self.pool.resolve_version_set_package_name(set);
             if let Name::Dist(dist) = self.pool.resolve_package_name(name)
                 && !dists.contains_key(dist)
@@ -662,18 +727,27 @@ impl<'p> Engine<'p> {
         })
     }
 
-    /// The only candidate of a [`Name::Extra`] or a [`Name::Metadata`].
-    pub(super) fn single(&self, name: NameId) -> SolvableId {
-        *self.singles.borrow_mut().entry(name).or_insert_with(|| {
-            let candidate = match self.pool.resolve_package_name(name) {
-                Name::Metadata(id) => match self.candidate(*id) {
-                    Candidate::Wheel { file, .. } => Candidate::Metadata(file.clone()),
-                    _ => Candidate::Extra,
-                },
-                _ => Candidate::Extra,
-            };
-            self.pool.intern_solvable(name, candidate)
+    /// The two candidates of a [`Name::Extra`]: with it, and without it.
+    pub(super) fn extras(&self, name: NameId) -> [SolvableId; 2] {
+        *self.worlds.borrow_mut().entry(name).or_insert_with(|| {
+            [true, false].map(|on| self.pool.intern_solvable(name, Candidate::Extra(on)))
         })
+    }
+
+    /// The only candidate of a [`Name::Metadata`].
+    pub(super) fn single(&self, name: NameId) -> Option<SolvableId> {
+        if let Some(id) = self.singles.borrow().get(&name) {
+            return Some(*id);
+        }
+        let Name::Metadata(wheel) = self.pool.resolve_package_name(name) else {
+            return None;
+        };
+        let Candidate::Wheel { file, .. } = self.candidate(*wheel) else {
+            return None;
+        };
+        let id = self.pool.intern_solvable(name, Candidate::Metadata(file.clone()));
+        self.singles.borrow_mut().insert(name, id);
+        Some(id)
     }
 
     pub(super) fn conda_package_name(name: &str) -> CondaName {

@@ -12,14 +12,16 @@ use petgraph::Direction;
 use petgraph::graph::NodeIndex;
 use petgraph::visit::{Bfs, EdgeRef};
 use resolvo::conflict::{ConflictCause, ConflictEdge, ConflictGraph, ConflictNode};
-use resolvo::{SolvableId, VersionSetId};
+use resolvo::{NameId, SolvableId, VersionSetId};
 
 use super::engine::Engine;
 use super::error::{Explanation, SolveError};
 use super::names::{Name, Set, World};
 use super::problem::Asker;
+use super::provider::ProviderError;
 use super::reasons::Reasons;
-use super::solver::{Failed, Root, run, single_set};
+use super::solver::{Failed, Root, run};
+use super::target::PyMask;
 use super::words;
 
 /// More sentences than this help nobody.
@@ -38,36 +40,64 @@ impl Facts {
     }
 
     /// The root requirements that take part.
-    fn roots(&self, roots: &[Root]) -> Vec<Root> {
+    fn roots(&self, engine: &Engine<'_>, roots: &[Root]) -> Vec<Root> {
         let sets: HashSet<VersionSetId> = self
             .graph
             .graph
             .edges_directed(self.graph.root_node, Direction::Outgoing)
             .filter_map(|edge| match edge.weight() {
-                ConflictEdge::Requires(requirement) => single_set(*requirement),
+                ConflictEdge::Requires(requirement) => Some(engine.parts(*requirement)?.0),
                 ConflictEdge::Conflict(_) => None,
             })
             .collect();
-        roots
-            .iter()
-            .filter(|root| {
-                single_set(root.requirement.requirement).is_some_and(|set| sets.contains(&set))
-                    // A condition is not an edge of the graph.
-                    || root.requirement.condition.is_some()
-            })
-            .cloned()
-            .collect()
+        roots.iter().filter(|root| sets.contains(&root.set)).cloned().collect()
     }
 }
 
-/// The error for a conflict.
-pub(super) fn unsatisfiable(engine: &Engine<'_>, roots: &[Root], facts: Facts) -> SolveError {
-    let (roots, facts) = thin_out(engine, facts.roots(roots), facts);
-    let mut text = Text { engine, roots: &roots, facts: &facts, reasons: Reasons::new(engine) };
+/// The error where there is no answer.
+pub(super) fn unsatisfiable(engine: &Engine<'_>, roots: &[Root]) -> SolveError {
+    engine.proving.set(true);
+    let error = match prove(engine, roots) {
+        Proof::Found(facts) => {
+            let taking_part = facts.roots(engine, roots);
+            let (roots, facts) = thin_out(engine, taking_part, *facts);
+            explained(engine, &roots, &facts)
+        }
+        Proof::Failed(error) => SolveError::Source(error),
+        Proof::None => SolveError::Broken(
+            "there is no answer, but also no proof that there is none".to_owned(),
+        ),
+    };
+    engine.proving.set(false);
+    error
+}
+
+enum Proof {
+    Found(Box<Facts>),
+    Failed(ProviderError),
+    None,
+}
+
+/// Solves again, for the proof. What hangs on extras is left out until something asks for them, so
+/// that it can take more than one run.
+fn prove(engine: &Engine<'_>, roots: &[Root]) -> Proof {
+    loop {
+        let extras = engine.wanted_extras.borrow().len();
+        match run(engine, roots) {
+            Err(Failed::Unsatisfiable(Some(facts))) => return Proof::Found(facts),
+            Err(Failed::Source(error)) => return Proof::Failed(error),
+            Ok(_) if engine.wanted_extras.borrow().len() > extras => {}
+            Ok(_) | Err(Failed::Unsatisfiable(None)) => return Proof::None,
+        }
+    }
+}
+
+fn explained(engine: &Engine<'_>, roots: &[Root], facts: &Facts) -> SolveError {
+    let mut text = Text { engine, roots, facts, reasons: Reasons::new(engine) };
     let sentences = text.sentences();
     let advice = text.advice();
     let mut spans: Vec<_> = Vec::new();
-    for root in &roots {
+    for root in roots {
         if let Asker::Manifest(span) = &root.asker
             && !spans.contains(span)
         {
@@ -92,7 +122,7 @@ pub(super) fn unsatisfiable(engine: &Engine<'_>, roots: &[Root], facts: Facts) -
 /// Leaves out root requirements as long as there is still no answer.
 fn thin_out(engine: &Engine<'_>, mut roots: Vec<Root>, mut facts: Facts) -> (Vec<Root>, Facts) {
     let named = roots.iter().filter(|root| root.named).count();
-    if named > THINNED || named < 2 {
+    if !(2..=THINNED).contains(&named) {
         return (roots, facts);
     }
     let mut index = 0;
@@ -102,26 +132,22 @@ fn thin_out(engine: &Engine<'_>, mut roots: Vec<Root>, mut facts: Facts) -> (Vec
             continue;
         }
         let mut fewer = roots.clone();
-        let removed = fewer.remove(index);
+        fewer.remove(index);
         match run(engine, &fewer) {
-            Err(Failed::Unsatisfiable(smaller)) => {
-                // What is not in the smaller proof can go as well; but what has been tried and
-                // found needed stays before `index`.
-                let kept = smaller.roots(&fewer);
-                let before = fewer[..index]
+            Err(Failed::Unsatisfiable(Some(smaller))) => {
+                // What is not in the smaller proof can go as well; what has been found needed
+                // stays before `index`.
+                let kept = smaller.roots(engine, &fewer);
+                index = fewer[..index]
                     .iter()
-                    .filter(|root| kept.iter().any(|kept| kept.requirement == root.requirement))
+                    .filter(|root| kept.iter().any(|kept| kept.set == root.set))
                     .count();
-                index = before;
                 roots = kept;
                 facts = *smaller;
             }
             Ok(_) => index += 1,
             // The reasons at hand will do.
-            Err(Failed::Source(_)) => {
-                let _ = removed;
-                return (roots, facts);
-            }
+            Err(_) => break,
         }
     }
     (roots, facts)
@@ -142,7 +168,8 @@ struct Need {
     parent: Parent,
     ids: Vec<SolvableId>,
     set: VersionSetId,
-    unresolved: bool,
+    /// What else satisfies it: other Pythons, or doing without an extra.
+    ways_out: Vec<VersionSetId>,
 }
 
 struct Text<'t, 'p> {
@@ -156,9 +183,22 @@ impl Text<'_, '_> {
     fn sentences(&mut self) -> Vec<String> {
         let mut sentences: Vec<(usize, String)> = Vec::new();
         let order = self.walk();
+        // Many versions with as many bounds on one other name: a sentence for all.
+        let mut together: BTreeMap<(Parent, NameId, bool), Vec<Need>> = BTreeMap::new();
         for need in self.needs(&order) {
-            if let Some(sentence) = self.need(&need) {
-                sentences.push((need.order, sentence));
+            let name = self.engine.pool.resolve_version_set_package_name(need.set);
+            let key = (need.parent.clone(), name, self.nothing_fits(need.set));
+            together.entry(key).or_default().push(need);
+        }
+        for ((parent, ..), needs) in &together {
+            let chunk = match parent {
+                Parent::Name(_) if needs.len() > 3 => needs.len(),
+                _ => 1,
+            };
+            for needs in needs.chunks(chunk) {
+                if let Some(sentence) = self.need(needs) {
+                    sentences.push((needs[0].order, sentence));
+                }
             }
         }
         sentences.extend(self.exclusions(&order));
@@ -206,7 +246,7 @@ impl Text<'_, '_> {
             let ConflictEdge::Requires(requirement) = edge.weight() else {
                 continue;
             };
-            let Some(set) = single_set(*requirement) else {
+            let Some((set, ways_out)) = self.engine.parts(*requirement) else {
                 continue;
             };
             let (parent, id) = match graph[edge.source()] {
@@ -223,52 +263,146 @@ impl Text<'_, '_> {
                 parent,
                 ids: Vec::new(),
                 set,
-                unresolved: false,
+                ways_out,
             });
             need.order = need.order.min(at);
-            need.unresolved |= matches!(graph[edge.target()], ConflictNode::UnresolvedDependency);
             if let Some(id) = id
                 && !need.ids.contains(&id)
             {
                 need.ids.push(id);
             }
         }
-        let mut needs: Vec<Need> = needs.into_values().collect();
+        let mut needs = self.join_pythons(needs.into_values());
         needs.sort_by_key(|need| (need.order, need.set));
         needs
     }
 
-    fn need(&mut self, need: &Need) -> Option<String> {
+    /// Files of one version that run on different Pythons: the version runs on all of those.
+    fn join_pythons(&self, needs: impl Iterator<Item = Need>) -> Vec<Need> {
+        let mut joined: BTreeMap<(Parent, String), (Need, PyMask)> = BTreeMap::new();
+        let mut others = Vec::new();
+        for need in needs {
+            let Set::Pythons(mask) = self.engine.pool.resolve_version_set(need.set) else {
+                others.push(need);
+                continue;
+            };
+            if need.parent == Parent::Root {
+                others.push(need);
+                continue;
+            }
+            let who = self.reasons.candidates(&need.ids);
+            let mask = mask.clone();
+            joined
+                .entry((need.parent.clone(), who))
+                .and_modify(|(known, all)| {
+                    known.order = known.order.min(need.order);
+                    *all = all.or(&mask);
+                })
+                .or_insert((need, mask));
+        }
+        others.extend(joined.into_values().map(|(mut need, mask)| {
+            need.set = self.engine.set(Name::Conda("python".into()), Set::Pythons(mask));
+            need
+        }));
+        others
+    }
+
+    fn nothing_fits(&self, set: VersionSetId) -> bool {
+        let name = self.engine.pool.resolve_version_set_package_name(set);
+        match (
+            self.engine.pool.resolve_package_name(name),
+            self.engine.pool.resolve_version_set(set),
+        ) {
+            (Name::Conda(_), _) => self.engine.conda_matching(set).is_empty(),
+            (Name::Dist(dist), Set::Specifiers(specifiers)) => {
+                let candidates = &self.engine.dist(dist).candidates;
+                self.engine.admitted(dist, candidates, specifiers).is_empty()
+            }
+            (Name::Refused(_), _) => true,
+            _ => false,
+        }
+    }
+
+    /// ` on Python 3.9`, ` for its extra \`cli\``.
+    fn at_times(&self, ways_out: &[VersionSetId]) -> String {
+        let mut words = String::new();
+        for set in ways_out {
+            let name = self.engine.pool.resolve_version_set_package_name(*set);
+            match (
+                self.engine.pool.resolve_package_name(name),
+                self.engine.pool.resolve_version_set(*set),
+            ) {
+                (Name::Extra(_, extra), _) => words.push_str(&format!(" for its extra `{extra}`")),
+                (_, Set::Pythons(others)) => {
+                    let pythons = self.engine.pythons();
+                    let mask = pythons.every().minus(others);
+                    words.push_str(&format!(" on {}", pythons.describe(&mask)));
+                }
+                _ => {}
+            }
+        }
+        words
+    }
+
+    /// Whether a line of env.toml asks.
+    fn is_named_root(&self, need: &Need) -> bool {
+        need.parent == Parent::Root
+            && self.roots.iter().any(|root| root.named && root.set == need.set)
+    }
+
+    /// Candidates in words, and whether the words are a plural.
+    fn who(&self, ids: &[SolvableId]) -> (String, bool) {
+        let who = self.reasons.candidates(ids);
+        let many = who.starts_with("some ")
+            || !who.starts_with("every ")
+                && (who.contains(" and ") || who.contains(" to ") || who.contains(", "));
+        (who, many)
+    }
+
+    /// One sentence for requirements of one name on another.
+    fn need(&mut self, needs: &[Need]) -> Option<String> {
+        let need = needs.first()?;
         let name = self.engine.pool.resolve_version_set_package_name(need.set);
         let name = self.engine.pool.resolve_package_name(name);
         let set = self.engine.pool.resolve_version_set(need.set);
         if matches!(name, Name::Metadata(_) | Name::World(_) | Name::Extra(..)) {
             return None;
         }
-        let mut sentence = match &need.parent {
-            Parent::Root => self.root(need.set)?,
-            Parent::Name(_) => {
-                let many = need.ids.len() > 1;
-                let who = self.reasons.candidates(&need.ids);
-                match set {
-                    Set::Pythons(mask) => {
-                        let pythons = self.engine.pythons().describe(mask);
-                        let verb = if many { "run" } else { "runs" };
-                        format!("{who} {verb} on {pythons} only")
-                    }
-                    Set::Records(_) => {
-                        let verb = if many { "come" } else { "comes" };
-                        format!("{who} {verb} with {name} of conda")
-                    }
-                    _ => {
-                        let verb = if many { "need" } else { "needs" };
-                        format!("{who} {verb} {}", self.reasons.requirement(name, set))
+        let mut ids: Vec<SolvableId> = needs.iter().flat_map(|need| need.ids.clone()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let (who, many) = self.who(&ids);
+        let times = self.at_times(&need.ways_out);
+        let mut sentence = match (&need.parent, name, set) {
+            (Parent::Root, ..) => self.root(need.set)?,
+            (_, Name::Refused(reason), _) => {
+                self.reasons.advise_on(reason);
+                return Some(format!("{who} cannot be used{times}: {reason}"));
+            }
+            (_, _, Set::Pythons(mask)) => {
+                let pythons = self.engine.pythons().describe(mask);
+                let verb = if many { "run" } else { "runs" };
+                format!("{who} {verb} on {pythons} only")
+            }
+            (_, _, Set::Records(_)) => {
+                let verb = if many { "come" } else { "comes" };
+                format!("{who} {verb} with {name} of conda")
+            }
+            _ => {
+                let verb = if many { "need" } else { "needs" };
+                let mut wanted: Vec<String> = Vec::new();
+                for need in needs {
+                    let set = self.engine.pool.resolve_version_set(need.set);
+                    let words = self.reasons.requirement(name, set);
+                    if !wanted.contains(&words) {
+                        wanted.push(words);
                     }
                 }
+                format!("{who} {verb} {}{times}", words::short_list(&wanted, 3, "or"))
             }
         };
-        if need.unresolved
-            && let Some(why) = self.reasons.why_nothing_fits(name, set)
+        if needs.iter().all(|need| self.nothing_fits(need.set))
+            && let Some(why) = self.reasons.why_nothing_fits(name, set, self.is_named_root(need))
         {
             sentence.push_str(&format!(", but {why}"));
         }
@@ -277,8 +411,7 @@ impl Text<'_, '_> {
 
     /// A requirement of env.toml, or of gpuenv itself.
     fn root(&self, set: VersionSetId) -> Option<String> {
-        let root =
-            self.roots.iter().find(|root| single_set(root.requirement.requirement) == Some(set))?;
+        let root = self.roots.iter().find(|root| root.set == set)?;
         Some(match &root.asker {
             Asker::Manifest(_) => format!("env.toml asks for `{}`", root.words),
             Asker::Gpuenv(why) => format!("gpuenv asks for {} ({why})", root.words),
@@ -343,15 +476,20 @@ impl Text<'_, '_> {
             .map(|((_, set), (at, parents, others))| {
                 let parents: Vec<_> = parents.into_iter().collect();
                 let others: Vec<_> = others.into_iter().collect();
-                let many = parents.len() > 1;
-                let who = self.reasons.candidates(&parents);
+                let (who, many) = self.who(&parents);
                 let name = self.engine.pool.resolve_version_set_package_name(set);
                 let name = self.engine.pool.resolve_package_name(name);
                 let set = self.engine.pool.resolve_version_set(set);
                 let sentence = if let (Name::World(dist), Set::World(World::Conda)) = (name, set) {
                     self.reasons.advise_worlds(dist);
                     let verb = if many { "provide" } else { "provides" };
-                    format!("{who} of conda {verb} {dist}: a wheel of it cannot be beside it")
+                    let bound = match self.engine.problem.constraints.get(dist) {
+                        Some(bound) => format!(" (the constraint on it is {bound})"),
+                        None => String::new(),
+                    };
+                    format!(
+                        "{who} of conda {verb} {dist}: a wheel of it cannot be beside it{bound}"
+                    )
                 } else {
                     let verb = if many { "work" } else { "works" };
                     format!(

@@ -11,9 +11,9 @@
 //! | distribution provided by conda | the distribution | a conda record of that name and version |
 //! | extra | `name[extra]` | nothing: `Requires-Dist` with extras are conditional on it |
 //!
-//! The way of a solve: [`solver`] makes the roots, [`engine`] and its [`conda`] and [`wheels`]
-//! parts answer the SAT solver, [`answer`] walks the choice from the roots on and thereby checks
-//! it, [`explain`] puts a conflict into words.
+//! The way of a solve: `solver` makes the roots, `engine` and its `conda` and `wheels`
+//! parts answer the SAT solver, `answer` walks the choice from the roots on and thereby checks
+//! it, `explain` puts a conflict into words.
 
 mod answer;
 mod conda;
@@ -33,6 +33,8 @@ pub(crate) mod testing;
 mod tests;
 #[cfg(test)]
 mod tests_explain;
+#[cfg(test)]
+mod tests_oracle;
 mod wheels;
 mod words;
 

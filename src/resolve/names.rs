@@ -28,6 +28,8 @@ pub(super) enum Name {
     Extra(DistName, ExtraName),
     /// Which world a distribution comes from, where both can provide it.
     World(DistName),
+    /// What cannot be, with the reason: a name without candidates.
+    Refused(Arc<str>),
 }
 
 /// The worlds of [`Name::World`].
@@ -52,6 +54,8 @@ pub(super) enum Set {
     Records(usize),
     /// One world.
     World(World),
+    /// With an extra, or without it.
+    Extra(bool),
 }
 
 /// A candidate.
@@ -86,8 +90,8 @@ pub(super) enum Candidate {
     },
     /// [`Name::Metadata`].
     Metadata(Arc<WheelFile>),
-    /// [`Name::Extra`].
-    Extra,
+    /// [`Name::Extra`]: with it or without it.
+    Extra(bool),
     /// [`Name::World`].
     World(World),
 }
@@ -105,7 +109,7 @@ impl fmt::Display for Candidate {
                 write!(f, "{}", file.filename.version)
             }
             Candidate::Provided { shown, .. } => f.write_str(shown),
-            Candidate::Extra => Ok(()),
+            Candidate::Extra(on) => f.write_str(if *on { "on" } else { "off" }),
             Candidate::World(World::Conda) => f.write_str("from conda"),
             Candidate::World(World::Wheel) => f.write_str("from a wheel"),
         }
@@ -121,6 +125,7 @@ impl fmt::Display for Set {
             Set::Specifiers(specifiers) => write!(f, "{specifiers}"),
             Set::Records(number) => write!(f, "#{number}"),
             Set::World(world) => write!(f, "{world:?}"),
+            Set::Extra(on) => write!(f, "{on}"),
         }
     }
 }
@@ -133,6 +138,7 @@ impl fmt::Display for Name {
             Name::Metadata(_) => f.write_str("metadata"),
             Name::Extra(name, extra) => write!(f, "{name}[{extra}]"),
             Name::World(name) => write!(f, "{name}"),
+            Name::Refused(reason) => f.write_str(reason),
         }
     }
 }

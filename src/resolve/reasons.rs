@@ -36,6 +36,8 @@ const IMPORT_NAMES: &[(&str, &str)] = &[
 pub(super) struct Reasons<'t, 'p> {
     engine: &'t Engine<'p>,
     advice: BTreeSet<String>,
+    /// Whether the requirement at hand is one of env.toml.
+    root: bool,
 }
 
 /// Why one version has no file that takes part, the most telling reason last.
@@ -55,7 +57,7 @@ enum Why {
 
 impl<'t, 'p> Reasons<'t, 'p> {
     pub(super) fn new(engine: &'t Engine<'p>) -> Self {
-        Reasons { engine, advice: BTreeSet::new() }
+        Reasons { engine, advice: BTreeSet::new(), root: false }
     }
 
     pub(super) fn advice(&self) -> Vec<String> {
@@ -80,6 +82,12 @@ impl<'t, 'p> Reasons<'t, 'p> {
         ));
     }
 
+    fn advise_override(&mut self, name: &str) {
+        self.advise(format!(
+            "if the requirement on {name} is wrong or not needed, replace or drop it in [pypi-options.dependency-overrides]"
+        ));
+    }
+
     // --- words for candidates and requirements -----------------------------------------------
 
     /// A requirement: `numpy >=2`.
@@ -88,7 +96,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
             Set::Any => name.to_string(),
             Set::Pythons(mask) => self.engine.pythons().describe(mask),
             Set::Specifiers(specifiers) if specifiers.is_empty() => name.to_string(),
-            Set::Records(_) | Set::World(_) => name.to_string(),
+            Set::Records(_) | Set::World(_) | Set::Extra(_) => name.to_string(),
             Set::Spec(_) | Set::Specifiers(_) => format!("{name} {set}"),
         }
     }
@@ -109,10 +117,36 @@ impl<'t, 'p> Reasons<'t, 'p> {
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
-        if wanted.len() == all.len() && all.len() > 2 {
-            return format!("every {name} to be had ({} to {})", all[0], all[all.len() - 1]);
+        let some = self.only_some_builds(name, ids);
+        if let ([id], true) = (ids, some)
+            && let Candidate::Record { record, .. } = self.engine.candidate(*id)
+        {
+            let record = &record.package_record;
+            return format!("{name} {} (build {})", record.version, record.build);
         }
-        format!("{name} {}", ranges(&all, &wanted))
+        let which = if wanted.len() == all.len() && all.len() > 2 {
+            if !some {
+                return format!("every {name} to be had ({} to {})", all[0], all[all.len() - 1]);
+            }
+            format!("{} to {}", all[0], all[all.len() - 1])
+        } else {
+            ranges(&all, &wanted)
+        };
+        if some { format!("some builds of {name} {which}") } else { format!("{name} {which}") }
+    }
+
+    /// Whether there are other conda records of the same versions.
+    fn only_some_builds(&self, name: &Name, ids: &[SolvableId]) -> bool {
+        if !matches!(name, Name::Conda(_)) {
+            return false;
+        }
+        let id = self.engine.pool.intern_package_name(name.clone());
+        let all = &self.engine.conda_candidates(id).usable;
+        let versions: BTreeSet<String> =
+            ids.iter().map(|id| self.engine.candidate(*id).to_string()).collect();
+        all.iter().any(|id| {
+            !ids.contains(id) && versions.contains(&self.engine.candidate(*id).to_string())
+        })
     }
 
     /// All versions of a name that have candidates, oldest first.
@@ -164,8 +198,15 @@ impl<'t, 'p> Reasons<'t, 'p> {
 
     // --- nothing fits ------------------------------------------------------------------------
 
-    /// Why a set has no candidates.
-    pub(super) fn why_nothing_fits(&mut self, name: &Name, set: &Set) -> Option<String> {
+    /// Why a set has no candidates. `root`: env.toml itself asks for it, so that it can be
+    /// written otherwise; what a package asks for can only be replaced.
+    pub(super) fn why_nothing_fits(
+        &mut self,
+        name: &Name,
+        set: &Set,
+        root: bool,
+    ) -> Option<String> {
+        self.root = root;
         match (name, set) {
             (Name::Conda(text), _) => Some(self.why_no_record(name, text, set)),
             (Name::Dist(dist), Set::Specifiers(specifiers)) => {
@@ -216,7 +257,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
         }
         let versions = self.versions(name);
         if versions.is_empty() {
-            let channels = words::list(&self.engine.problem.channels, "nor");
+            let channels = words::list(&self.engine.problem.channels, "or");
             let channels = if channels.is_empty() {
                 "no channel is given".to_owned()
             } else {
@@ -228,7 +269,9 @@ impl<'t, 'p> Reasons<'t, 'p> {
         }
         let channel = self.engine.problem.channels.first().cloned();
         let newest = &versions[versions.len() - 1];
-        self.advise(format!("ask for a version of {text} that exists"));
+        if self.root {
+            self.advise(format!("ask for a version of {text} that exists"));
+        }
         let builds = match set {
             Set::Spec(spec) if spec.build.is_some() => " in such a build",
             _ => "",
@@ -271,6 +314,14 @@ impl<'t, 'p> Reasons<'t, 'p> {
         name: &str,
         elsewhere: &str,
     ) -> String {
+        if !self.root {
+            if elsewhere == "[dependencies]" {
+                self.advise_override(name);
+            } else {
+                self.advise(format!("add a channel that has {name}"));
+            }
+            return what;
+        }
         if nearest.is_empty() {
             self.advise(format!(
                 "check the spelling of {name}, or whether it belongs into {elsewhere}"
@@ -287,6 +338,15 @@ impl<'t, 'p> Reasons<'t, 'p> {
         let dist = self.engine.dist(name);
         if let Some(reason) = &dist.unusable {
             return format!("its listing cannot be used: {reason}");
+        }
+        if let (Some(bound), [_, ..]) =
+            (self.engine.problem.constraints.get(name), dist.outside.as_slice())
+        {
+            self.advise(format!("loosen the constraint on {name} in [pypi-options.constraints]"));
+            let conda = words::short_list(&dist.outside, 3, "and");
+            return format!(
+                "conda provides it ({conda}), and the constraint of env.toml on it is {bound}"
+            );
         }
         let whys = self.whys(name, &dist, specifiers);
         if !whys.is_empty() {
@@ -316,7 +376,11 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 .collect();
             return self.with_nearest(place, &meant, name.as_ref(), "[dependencies]");
         }
-        self.advise(format!("ask for a version of {name} that exists"));
+        if self.root {
+            self.advise(format!("ask for a version of {name} that exists"));
+        } else {
+            self.advise_override(name.as_ref());
+        }
         format!("there is no such version: {}", some(&versions))
     }
 
@@ -498,7 +562,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
     }
 }
 
-/// `cp39.cp310.cp311` in words.
+/// `cp39.cp310.cp311` in words: neighbours as a range.
 fn python_tags(tags: &str) -> String {
     let mut tags: Vec<(u32, u32, &str)> = tags
         .split('.')
@@ -509,19 +573,36 @@ fn python_tags(tags: &str) -> String {
         })
         .collect();
     tags.sort_unstable();
-    let tags: Vec<String> = tags.into_iter().map(|(_, _, tag)| tag.to_owned()).collect();
-    words::list(&tags, "and")
+    tags.dedup();
+    let mut parts: Vec<String> = Vec::new();
+    let mut start = 0;
+    for end in 1..=tags.len() {
+        let kind = |tag: &str| tag.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+        if end < tags.len()
+            && tags[end].0 == tags[end - 1].0
+            && tags[end].1 == tags[end - 1].1 + 1
+            && kind(tags[end].2) == kind(tags[end - 1].2)
+        {
+            continue;
+        }
+        match end - start {
+            1 => parts.push(tags[start].2.to_owned()),
+            _ => parts.push(format!("{} to {}", tags[start].2, tags[end - 1].2)),
+        }
+        start = end;
+    }
+    words::list(&parts, "and")
 }
 
 /// Versions, oldest first: all if few, else the range.
 fn some(versions: &[String]) -> String {
     match versions {
         [] => "there is none".to_owned(),
-        few if few.len() <= 4 => format!("there is {}", words::list(few, "and")),
+        [one] => format!("there is only {one}"),
+        few if few.len() <= 4 => format!("there are {}", words::list(few, "and")),
         [first, .., last] => {
             format!("there are {}, from {first} to {last}", words::count(versions.len(), "version"))
         }
-        [one] => format!("there is {one}"),
     }
 }
 

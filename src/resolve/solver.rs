@@ -6,15 +6,15 @@ use std::fmt::Display;
 
 use resolvo::{
     Candidates, Condition, ConditionId, ConditionalRequirement, Dependencies, DependencyProvider,
-    HintDependenciesAvailable, Interner, KnownDependencies, NameId, Requirement, SolvableId,
-    Solver, SolverCache, StringId, UnsolvableOrCancelled, VersionSetId, VersionSetUnionId,
+    HintDependenciesAvailable, Interner, KnownDependencies, NameId, SolvableId, Solver,
+    SolverCache, StringId, UnsolvableOrCancelled, VersionSetId, VersionSetUnionId,
 };
 use uv_normalize::PackageName as DistName;
 use uv_pep440::VersionSpecifiers;
 
 use super::answer;
 use super::conda::python_of_record;
-use super::engine::Engine;
+use super::engine::{Engine, When};
 use super::error::SolveError;
 use super::explain;
 use super::names::{Candidate, Name, Set, World};
@@ -25,7 +25,9 @@ use super::target::{Flavor, Pythons, Target};
 /// A root requirement, as the solver gets it.
 #[derive(Clone)]
 pub(super) struct Root {
-    pub(super) requirement: ConditionalRequirement,
+    /// The candidates that satisfy it.
+    pub(super) set: VersionSetId,
+    pub(super) when: When,
     pub(super) asker: Asker,
     /// As env.toml has it, such as `numpy >=2`.
     pub(super) words: String,
@@ -64,7 +66,8 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
         // Whatever else is there: wheels need one of the interpreters that they know.
         let every = Set::Pythons(engine.pythons().every());
         roots.push(Root {
-            requirement: engine.set(Name::Conda("python".into()), every).into(),
+            set: engine.set(Name::Conda("python".into()), every),
+            when: When::default(),
             asker: Asker::Gpuenv("wheels need an interpreter".to_owned()),
             words: "python".to_owned(),
             named: false,
@@ -72,8 +75,8 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
         engine.group(&explored);
         prefer_what_conda_needs(&engine, &roots)?;
         roots.extend(wheel_roots(&engine)?);
-        let requirements: Vec<_> = roots.iter().map(|root| root.requirement).collect();
-        engine.prefetch_listings(&requirements);
+        let sets: Vec<_> = roots.iter().map(|root| root.set).collect();
+        engine.prefetch_listings(&sets);
     }
     let seen = engine.seen.borrow().clone();
     engine.permits.borrow_mut().merge(&seen);
@@ -81,12 +84,12 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
         match run(&engine, &roots) {
             Ok(chosen) => return answer::solution(&engine, &roots, &chosen),
             Err(Failed::Source(error)) => return Err(SolveError::Source(error)),
-            Err(Failed::Unsatisfiable(facts)) => {
+            Err(Failed::Unsatisfiable(_)) => {
                 // Something looked at on the way names a pre-release or pins a yanked version:
                 // then these are open to all.
                 let seen = engine.seen.borrow().clone();
                 if engine.permits.borrow().covers(&seen) {
-                    return Err(explain::unsatisfiable(&engine, &roots, *facts));
+                    return Err(explain::unsatisfiable(&engine, &roots));
                 }
                 engine.permits.borrow_mut().merge(&seen);
             }
@@ -96,8 +99,10 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
 
 /// How a run ended without an answer.
 pub(super) enum Failed {
+    /// A source failed.
     Source(ProviderError),
-    Unsatisfiable(Box<explain::Facts>),
+    /// There is none; why, if a proof was wanted.
+    Unsatisfiable(Option<Box<explain::Facts>>),
 }
 
 /// One run of the SAT solver.
@@ -111,7 +116,7 @@ pub(super) fn run(engine: &Engine<'_>, roots: &[Root]) -> Result<Vec<SolvableId>
             engine.set(name, Set::Any).into()
         })
         .collect();
-    requirements.extend(roots.iter().map(|root| root.requirement));
+    requirements.extend(roots.iter().map(|root| engine.under(&root.when, root.set)));
     let problem = resolvo::Problem::new().requirements(requirements);
     let mut solver = Solver::new(engine);
     match solver.solve(problem) {
@@ -131,8 +136,10 @@ pub(super) fn run(engine: &Engine<'_>, roots: &[Root]) -> Result<Vec<SolvableId>
             if let Some(error) = engine.failure.borrow_mut().take() {
                 return Err(Failed::Source(error));
             }
-            let facts = explain::Facts::of(conflict.graph(&solver));
-            Err(Failed::Unsatisfiable(Box::new(facts)))
+            // The solver can account for a conflict only where there are no conditions.
+            let facts =
+                engine.proving.get().then(|| Box::new(explain::Facts::of(conflict.graph(&solver))));
+            Err(Failed::Unsatisfiable(facts))
         }
     }
 }
@@ -175,7 +182,8 @@ fn conda_roots(engine: &Engine<'_>) -> Result<(Vec<Root>, Vec<VersionSetId>), So
         names_python |= *engine.pool.resolve_package_name(name) == Name::Conda("python".into());
         sets.push(set);
         roots.push(Root {
-            requirement: set.into(),
+            set,
+            when: When::default(),
             asker: root.asker.clone(),
             words: root.spec.to_string(),
             named: true,
@@ -252,7 +260,7 @@ fn prefer_what_conda_needs(engine: &Engine<'_>, roots: &[Root]) -> Result<(), So
             Ok(())
         }
         Err(Failed::Source(error)) => Err(SolveError::Source(error)),
-        Err(Failed::Unsatisfiable(facts)) => Err(explain::unsatisfiable(engine, roots, *facts)),
+        Err(Failed::Unsatisfiable(_)) => Err(explain::unsatisfiable(engine, roots)),
     }
 }
 
@@ -260,7 +268,7 @@ fn wheel_roots(engine: &Engine<'_>) -> Result<Vec<Root>, SolveError> {
     let pythons = engine.pythons();
     let mut roots = Vec::new();
     for constraint in &engine.problem.constraints {
-        engine.require_dist(constraint.0, &[], constraint.1, None);
+        engine.require_dist(constraint.0, &[], constraint.1);
     }
     for root in &engine.problem.wheels {
         let mask = pythons.marked(root.marker, None);
@@ -275,10 +283,11 @@ fn wheel_roots(engine: &Engine<'_>) -> Result<Vec<Root>, SolveError> {
             continue;
         };
         let words = root_words(&name, &extras, &specifiers, &root.origin);
-        let condition = engine.python_condition(&mask);
-        for requirement in engine.require_dist(&name, &extras, &specifiers, condition) {
+        let when = engine.on_pythons(&mask);
+        for set in engine.require_dist(&name, &extras, &specifiers) {
             roots.push(Root {
-                requirement,
+                set,
+                when: when.clone(),
                 asker: root.asker.clone(),
                 words: words.clone(),
                 named: true,
@@ -368,6 +377,11 @@ impl DependencyProvider for &Engine<'_> {
                 .copied()
                 .filter(|id| matches!(self.candidate(*id), Candidate::World(own) if own == world))
                 .collect(),
+            (Name::Extra(..), Set::Extra(on)) => candidates
+                .iter()
+                .copied()
+                .filter(|id| matches!(self.candidate(*id), Candidate::Extra(own) if own == on))
+                .collect(),
             _ => Vec::new(),
         };
         if !inverse {
@@ -398,9 +412,10 @@ impl DependencyProvider for &Engine<'_> {
                 candidates.hint_dependencies_available = HintDependenciesAvailable::Some(cheap);
             }
             Name::World(_) => candidates.candidates = self.worlds(name).to_vec(),
-            Name::Extra(..) => candidates.candidates = vec![self.single(name)],
+            Name::Extra(..) => candidates.candidates = self.extras(name).to_vec(),
+            Name::Refused(_) => {}
             Name::Metadata(_) => {
-                candidates.candidates = vec![self.single(name)];
+                candidates.candidates = self.single(name).into_iter().collect();
                 candidates.hint_dependencies_available = HintDependenciesAvailable::None;
             }
         }
@@ -444,20 +459,12 @@ impl DependencyProvider for &Engine<'_> {
             }
             Candidate::Virtual(_)
             | Candidate::HostPython(_)
-            | Candidate::Extra
+            | Candidate::Extra(_)
             | Candidate::World(_) => Dependencies::Known(KnownDependencies::default()),
         }
     }
 
     fn should_cancel_with_value(&self) -> Option<Box<dyn Any>> {
         self.failed().then(|| Box::new(()) as Box<dyn Any>)
-    }
-}
-
-/// The single set of a requirement; unions are not used.
-pub(super) fn single_set(requirement: Requirement) -> Option<VersionSetId> {
-    match requirement {
-        Requirement::Single(set) => Some(set),
-        Requirement::Union(_) => None,
     }
 }

@@ -45,6 +45,9 @@ impl PyMask {
     pub(super) fn and(&self, other: &PyMask) -> PyMask {
         PyMask(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
     }
+    pub(super) fn or(&self, other: &PyMask) -> PyMask {
+        PyMask(self.0.iter().zip(&other.0).map(|(a, b)| a | b).collect())
+    }
     /// What is in `self` but not in `other`.
     pub(super) fn minus(&self, other: &PyMask) -> PyMask {
         PyMask(self.0.iter().zip(&other.0).map(|(a, b)| a & !b).collect())
@@ -383,13 +386,110 @@ impl Pythons {
             if contiguous {
                 continue;
             }
-            if end - start == 1 {
-                ranges.push(words[start].1.clone());
-            } else {
-                ranges.push(format!("{} to {}", words[start].1, words[end - 1].1));
+            match end - start {
+                1 => ranges.push(words[start].1.clone()),
+                2 => ranges.extend([words[start].1.clone(), words[end - 1].1.clone()]),
+                _ => ranges.push(format!("{} to {}", words[start].1, words[end - 1].1)),
             }
             start = end;
         }
         format!("Python {}", super::words::list(&ranges, "or"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(subdir: Subdir) -> Target {
+        let osx = GenericVirtualPackage {
+            name: rattler_conda_types::PackageName::new_unchecked("__osx"),
+            version: "12.3".parse().unwrap(),
+            build_string: "0".parse().unwrap(),
+        };
+        let glibc = subdir.is_linux().then_some((2, 28));
+        Target::new(subdir, glibc, &[osx]).unwrap()
+    }
+
+    fn pythons(target: &Target, versions: &[&str]) -> Pythons {
+        let versions = versions.iter().map(|text| (text.parse().unwrap(), Flavor::CPython));
+        Pythons::new(target, versions).unwrap()
+    }
+
+    #[test]
+    fn platforms_take_their_own_wheels() {
+        let files = [
+            (Subdir::Linux64, "manylinux1_x86_64", true),
+            (Subdir::Linux64, "manylinux2014_x86_64", true),
+            (Subdir::Linux64, "manylinux_2_28_x86_64", true),
+            (Subdir::Linux64, "manylinux_2_29_x86_64", false),
+            (Subdir::Linux64, "linux_x86_64", true),
+            (Subdir::Linux64, "musllinux_1_2_x86_64", false),
+            (Subdir::Linux64, "manylinux_2_17_aarch64", false),
+            (Subdir::LinuxAarch64, "manylinux_2_17_aarch64", true),
+            (Subdir::LinuxAarch64, "manylinux_2_17_x86_64", false),
+            (Subdir::OsxArm64, "macosx_11_0_arm64", true),
+            (Subdir::OsxArm64, "macosx_12_0_universal2", true),
+            (Subdir::OsxArm64, "macosx_13_0_arm64", false),
+            (Subdir::OsxArm64, "macosx_11_0_x86_64", false),
+            (Subdir::Win64, "win_amd64", true),
+            (Subdir::Win64, "win32", false),
+        ];
+        for (subdir, platform, fits) in files {
+            let target = target(subdir);
+            let pythons = pythons(&target, &["3.11"]);
+            let file: WheelFilename = format!("a-1-cp311-cp311-{platform}.whl").parse().unwrap();
+            assert_eq!(pythons.platform_fits(&file), fits, "{subdir} {platform}");
+            assert_eq!(!pythons.fit(&file).0.is_empty(), fits, "{subdir} {platform}");
+        }
+        assert!(Target::new(Subdir::EmscriptenWasm32, None, &[]).is_err());
+    }
+
+    #[test]
+    fn tags_of_older_pythons() {
+        let pythons = pythons(&target(Subdir::Linux64), &["3.8.1", "3.9.2", "3.10.3", "3.11.4"]);
+        let words = |tags: &str| {
+            let file: WheelFilename = format!("a-1-{tags}-any.whl").parse().unwrap();
+            pythons.describe(&pythons.fit(&file).0)
+        };
+        assert_eq!(words("py3-none"), "Python 3.8 to 3.11");
+        assert_eq!(words("py2.py3-none"), "Python 3.8 to 3.11");
+        assert_eq!(words("py2-none"), "no Python");
+        assert_eq!(words("cp39-none"), "Python 3.9");
+        let file = "a-1-cp39-abi3-manylinux_2_17_x86_64.whl".parse().unwrap();
+        assert_eq!(pythons.describe(&pythons.fit(&file).0), "Python 3.9 to 3.11");
+        let file = "a-1-cp38.cp310-cp38.cp310-linux_x86_64.whl".parse().unwrap();
+        assert_eq!(pythons.describe(&pythons.fit(&file).0), "Python 3.8 or 3.10");
+    }
+
+    #[test]
+    fn markers_know_the_target_and_not_the_machine() {
+        let pythons = pythons(&target(Subdir::OsxArm64), &["3.9.1", "3.12"]);
+        let holds = |text: &str| {
+            let marker = MarkerTree::from_str(text).unwrap();
+            pythons.describe(&pythons.marked(marker, None))
+        };
+        assert_eq!(
+            holds("sys_platform == 'darwin' and platform_machine == 'arm64'"),
+            "Python 3.9 or 3.12"
+        );
+        assert_eq!(holds("platform_system == 'Linux'"), "no Python");
+        assert_eq!(holds("python_full_version >= '3.12.0'"), "Python 3.12");
+        assert_eq!(holds("platform_release >= '20'"), "no Python");
+        assert_eq!(holds("extra == 'x'"), "no Python");
+    }
+
+    #[test]
+    fn parts_of_a_minor_are_told_apart() {
+        let pythons =
+            pythons(&target(Subdir::Linux64), &["3.9.1", "3.9.7", "3.9.18", "3.10.1", "3.11.0rc1"]);
+        let allowed = |text: &str| {
+            let bound: VersionSpecifiers = text.parse().unwrap();
+            pythons.describe(&pythons.allowed(Some(&bound)))
+        };
+        assert_eq!(allowed(">=3.9.7"), "Python 3.9.7 to 3.9.18, 3.10 or 3.11");
+        assert_eq!(allowed(">=3.11"), "Python 3.11");
+        assert_eq!(allowed("==3.9.1"), "Python 3.9.1");
+        assert_eq!(allowed(">=3.8,<3.10"), "Python 3.9");
     }
 }

@@ -12,9 +12,9 @@ use rattler_conda_types::{
     ParseMatchSpecOptions, RepoDataRecord, Subdir, VersionWithSource,
 };
 use uv_distribution_filename::WheelFilename;
-use uv_normalize::{ExtraName, PackageName as DistName};
+use uv_normalize::PackageName as DistName;
 use uv_pep440::{Version, VersionSpecifiers};
-use uv_pep508::{MarkerTree, Requirement, VersionOrUrl};
+use uv_pep508::{Requirement, VersionOrUrl};
 use uv_pypi_types::VerbatimParsedUrl;
 
 use super::{
@@ -23,10 +23,13 @@ use super::{
 };
 use crate::manifest::{IndexName, Prereleases};
 
+/// Records by name.
+type Records = BTreeMap<String, Vec<Arc<RepoDataRecord>>>;
+
 /// A world of packages.
 #[derive(Default)]
 pub(crate) struct World {
-    channels: Vec<(String, BTreeMap<String, Vec<Arc<RepoDataRecord>>>)>,
+    channels: Vec<(String, Records)>,
     listings: BTreeMap<(DistName, WheelOrigin), WheelListing>,
     metadata: BTreeMap<String, Result<Arc<WheelMetadata>, ProviderError>>,
     pub(crate) asked: RefCell<Asked>,
@@ -382,14 +385,4 @@ impl Build for Problem {
 /// An index of env.toml.
 pub(crate) fn index(name: &str) -> WheelOrigin {
     WheelOrigin::Index(IndexName(name.to_owned()))
-}
-
-/// Extras from text.
-pub(crate) fn extra(name: &str) -> ExtraName {
-    ExtraName::from_str(name).unwrap()
-}
-
-/// A marker from text.
-pub(crate) fn marker(text: &str) -> MarkerTree {
-    MarkerTree::from_str(text).unwrap()
 }

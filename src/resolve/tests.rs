@@ -426,3 +426,141 @@ fn root_markers() {
     assert_eq!(world.chosen(&roots), ["python=3.12.1", "a==1.0"]);
     assert_eq!(world.chosen(&roots.clone().dep("python 3.9.*")), ["python=3.9.1"]);
 }
+
+/// Sixty distributions of three hundred files each, ten requirements apiece.
+fn crowd(files_per_version: &[&str]) -> World {
+    let mut world = World::new();
+    let names = 60;
+    for name in 0..names {
+        for version in 0..(300 / files_per_version.len()) {
+            let requires: Vec<String> = (1..=10)
+                .map(|step| (name + step * step) % names)
+                .filter(|other| *other > name)
+                .map(|other| format!("dist{other}>={}", version / 2))
+                .collect();
+            let requires: Vec<&str> = requires.iter().map(String::as_str).collect();
+            for tags in files_per_version {
+                world.wheel(&format!("dist{name}-{version}.0-{tags}.whl"), &requires);
+            }
+        }
+    }
+    world
+}
+
+#[test]
+fn metadata_is_asked_for_once_per_package() {
+    let world = crowd(&["py3-none-any"]);
+    let solution = world.solve(&problem().host("3.11").pypi("dist0").pypi("dist7")).unwrap();
+    assert_eq!(world.asked.borrow().metadata.len(), solution.packages.len());
+    assert_eq!(world.asked.borrow().wheels.len(), solution.packages.len());
+    assert!(solution.packages.len() > 50);
+}
+
+#[test]
+fn metadata_is_asked_for_once_per_package_with_pythons_to_choose_from() {
+    let mut world = crowd(&[
+        "cp39-cp39-manylinux_2_17_x86_64",
+        "cp310-cp310-manylinux_2_17_x86_64",
+        "cp311-cp311-manylinux_2_17_x86_64",
+        "cp312-cp312-manylinux_2_17_x86_64",
+        "cp312-cp312-win_amd64",
+    ]);
+    world.pythons(&["3.9.1", "3.9.2", "3.10.1", "3.11.1", "3.12.1", "3.13.1", "3.14.0"]);
+    let solution = world.solve(&problem().pypi("dist0").pypi("dist7")).unwrap();
+    assert_eq!(names(&solution)[0], "python=3.12.1");
+    assert_eq!(world.asked.borrow().metadata.len(), solution.packages.len() - 1);
+}
+
+#[test]
+fn extras_of_what_conda_provides_are_told() {
+    let mut world = World::new();
+    world.pythons(&["3.11.9"]);
+    world.add("ray-core 2.9 py311_0", &["python 3.11.*"]);
+    world.pure("app 1.0", &["ray[default]"]);
+    let solution = world.solve(&problem().dep("ray-core").pypi("app")).unwrap();
+    assert_eq!(names(&solution), ["python=3.11.9", "ray-core=2.9", "app==1.0"]);
+    assert_eq!(
+        solution.warnings,
+        [
+            "app 1.0 asks for ray[default], but ray comes from conda's ray-core, which does not say what its extras need: name those packages in env.toml"
+        ]
+    );
+}
+
+#[test]
+fn an_explicit_index_is_not_served_by_conda() {
+    let mut world = World::new();
+    world.pythons(&["3.11.9"]);
+    world.add("pytorch 2.1.0 0", &["python"]);
+    world.wheel_in(index("cu121"), "torch-2.3.0+cu121-py3-none-any.whl", &[]);
+    let both = problem().dep("pytorch").pypi_from("torch", index("cu121"));
+    let refused = world.refused(&both);
+    assert!(refused.contains("pytorch 2.1.0 of conda provides torch"), "{refused}");
+    world.chosen(&problem().pypi_from("torch", index("cu121")));
+}
+
+#[test]
+fn one_file_by_its_url() {
+    let mut world = World::new();
+    world.wheel_in(WheelOrigin::Direct(0), "a-1.0rc1-py3-none-any.whl", &[]).yanked =
+        Some(String::new());
+    world.pure("a 2.0", &[]);
+    world.pure("b 1.0", &["a"]);
+    let problem = problem().host("3.11").pypi_from("a", WheelOrigin::Direct(0)).pypi("b");
+    assert_eq!(world.chosen(&problem), ["a==1.0rc1", "b==1.0"]);
+}
+
+#[test]
+fn the_error_knows_the_lines_of_env_toml() {
+    let mut world = World::new();
+    world.pure("a 1.0", &[]);
+    world.pure("b 1.0", &["a>=2"]);
+    let error = world.solve(&problem().host("3.11").pypi("a").pypi("b")).unwrap_err();
+    // The second line alone is at fault.
+    assert_eq!(error.span(), Some(101..102));
+    assert_eq!(error.exit(), Exit::User);
+}
+
+#[test]
+fn without_wheels_no_interpreter_is_needed() {
+    let mut world = World::new();
+    world.add("cudnn 8.9 0", &[]);
+    assert_eq!(world.chosen(&problem().dep("cudnn")), ["cudnn=8.9"]);
+    assert!(world.asked.borrow().wheels.is_empty());
+    assert_eq!(world.chosen(&problem()), [""; 0]);
+}
+
+#[test]
+fn constraints_bound_what_conda_provides() {
+    let mut world = World::new();
+    world.pythons(&["3.11.9"]);
+    world.add("numpy 1.26 0", &["python"]);
+    world.add("numpy 2.1 0", &["python"]);
+    world.pure("needs 1.0", &["numpy"]);
+    let bounded = problem().dep("numpy").pypi("needs").constrain("numpy", "<2");
+    assert_eq!(world.chosen(&bounded), ["python=3.11.9", "numpy=1.26", "needs==1.0"]);
+    let refused = world.refused(&problem().dep("numpy >=2").pypi("needs").constrain("numpy", "<2"));
+    assert!(refused.contains("the constraint of env.toml on it is <2"), "{refused}");
+}
+
+#[test]
+fn going_through_versions_asks_for_the_next_ones_ahead() {
+    let mut world = World::new();
+    for version in 1..=60 {
+        world.pure(&format!("deep {version}"), &["low<1"]);
+    }
+    world.pure("deep 0.5", &[]);
+    world.pure("low 1", &[]);
+    world.pure("low 0.5", &["other"]);
+    world.pure("other 1", &["low>=1"]);
+    assert_eq!(world.chosen(&problem().host("3.11").pypi("deep")), ["deep==0.5"]);
+    let asked = world.asked.borrow();
+    let ahead = asked
+        .prefetched
+        .iter()
+        .filter(|want| matches!(want, Want::Metadata(file) if file.file.starts_with("deep")))
+        .count();
+    assert!(ahead > 50, "{ahead}");
+    let deep = asked.metadata.iter().filter(|file| file.starts_with("deep")).count();
+    assert!(deep <= 61, "{deep}");
+}

@@ -24,6 +24,8 @@ pub(super) struct Dist {
     pub(super) files: Vec<Arc<WheelFile>>,
     /// Files that do not take part.
     pub(super) rejected: Vec<(Arc<WheelFile>, WheelRejection)>,
+    /// Conda packages that provide it, but outside the constraint of env.toml.
+    pub(super) outside: Vec<String>,
     /// Versions without any wheel.
     pub(super) sdist_only: Vec<Version>,
     /// Files that could not be read, with the reason.
@@ -109,6 +111,17 @@ impl Engine<'_> {
             // Asked for from a place of its own: no conda package will do.
             WheelOrigin::Index(_) | WheelOrigin::Direct(_) => Vec::new(),
         };
+        if let Some(bound) = self.problem.constraints.get(name) {
+            let (inside, outside) = numbers.into_iter().partition(|number: &usize| {
+                groups[*number].version.as_ref().is_some_and(|version| bound.contains(version))
+            });
+            numbers = inside;
+            let outside: Vec<usize> = outside;
+            dist.outside = outside
+                .into_iter()
+                .map(|number| format!("{} {}", groups[number].conda, groups[number].shown))
+                .collect();
+        }
         numbers.sort_by(|a, b| {
             let version = |number: &usize| groups[*number].version.clone();
             version(b).cmp(&version(a)).then_with(|| groups[*a].conda.cmp(&groups[*b].conda))
@@ -257,6 +270,46 @@ impl Engine<'_> {
             && self.hinted.borrow_mut().insert(id)
         {
             self.provider.prefetch(vec![Want::Metadata(file.clone())]);
+        }
+    }
+}
+
+/// So many files at once are looked ahead at most.
+const AHEAD: usize = 32;
+
+impl Engine<'_> {
+    /// Called with each file whose metadata is asked for. From the second of a distribution on,
+    /// the solver is going through its versions: those that come next are asked for ahead, twice
+    /// as many each time.
+    pub(super) fn look_ahead(&self, id: SolvableId, file: &WheelFile) {
+        let name = &file.filename.name;
+        let mut looked_at = self.looked_at.borrow_mut();
+        let times = looked_at.entry(name.clone()).or_default();
+        *times += 1;
+        if *times < 2 {
+            return;
+        }
+        let number = 1_usize.checked_shl(*times).unwrap_or(AHEAD).min(AHEAD);
+        let Candidate::Wheel { rank, pythons, .. } = self.candidate(id) else {
+            return;
+        };
+        let dist = self.dist(name);
+        let mut hinted = self.hinted.borrow_mut();
+        let wants: Vec<Want> = dist
+            .candidates
+            .iter()
+            .filter_map(|next| match self.candidate(*next) {
+                Candidate::Wheel { file, pythons: of_next, rank: of } => {
+                    (of > rank && !of_next.and(pythons).is_empty()).then_some((*next, file))
+                }
+                _ => None,
+            })
+            .take(number)
+            .filter(|(next, _)| hinted.insert(*next))
+            .map(|(_, file)| Want::Metadata(file.clone()))
+            .collect();
+        if !wants.is_empty() {
+            self.provider.prefetch(wants);
         }
     }
 }

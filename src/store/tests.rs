@@ -27,7 +27,9 @@ pub(crate) fn locked_wheel(name: &str, version: &str, bytes: &[u8]) -> LockedPac
 use std::sync::Barrier;
 
 use crate::error::Report;
-use crate::package::testing::{TarEntry, conda, entry, index_json, tar_file, tar_link, wheel, zip};
+use crate::package::testing::{
+    TarEntry, ZipEntry, conda, entry, index_json, tar_file, tar_link, wheel, zip,
+};
 use crate::progress::Silent;
 
 struct Bench {
@@ -403,55 +405,125 @@ fn the_machine_is_read_from_the_platform() {
     assert_eq!(machine(&package), None);
 }
 
-/// For a person: `GPUENV_TEST_ARCHIVES=/dir cargo test --lib -- --ignored any_wheel --nocapture`
-/// adds every wheel of a directory to a store that stays, and prints what `nix hash path
-/// --base16` should print for each.
+/// Not a test: what [`killed_at_any_moment`] runs and kills.
+#[test]
+#[ignore = "run by another test"]
+fn child_that_adds() {
+    let Some(root) = std::env::var_os("GPUENV_TEST_ROOT") else { return };
+    let archive = PathBuf::from(std::env::var_os("GPUENV_TEST_ARCHIVE").unwrap());
+    let package = locked_wheel("demo", "1.0", &fs::read(&archive).unwrap());
+    let policy = UnpackPolicy::default();
+    Store::open(PathBuf::from(root))
+        .unwrap()
+        .add(&Add {
+            package: &package,
+            archive: &archive,
+            policy,
+            verified: true,
+            progress: &Silent,
+        })
+        .unwrap();
+}
+
+/// A wheel that takes a while.
+fn large() -> (LockedPackage, Vec<u8>) {
+    let files = (0..400)
+        .map(|i: u32| {
+            let content: Vec<u8> =
+                (0..20_000u32).map(|n| (n.wrapping_mul(i + 7) >> 5) as u8).collect();
+            ZipEntry { deflate: i.is_multiple_of(2), ..entry(&format!("demo/{i}"), &content) }
+        })
+        .collect();
+    let bytes = wheel("demo", "1.0", files);
+    (locked_wheel("demo", "1.0", &bytes), bytes)
+}
+
+/// Killed anywhere, the store either has the package, whole, or has nothing; and the next
+/// process adds it and leaves no rest.
+#[test]
+fn killed_at_any_moment() {
+    let bench = Bench::new();
+    let (package, bytes) = large();
+    let key = PackageKey::of(&package);
+    let archive = bench.dir.path().join("archive");
+    std::fs::write(&archive, &bytes).unwrap();
+    let mut whole = 0;
+    for round in 0..14u64 {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "store::tests::child_that_adds"])
+            .env("GPUENV_TEST_ROOT", bench.store.root())
+            .env("GPUENV_TEST_ARCHIVE", &archive)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(5 + round * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if let Some(there) = bench.store.get(&key).unwrap() {
+            whole += 1;
+            assert_eq!(nar_of(&there).unwrap().0, there.record.nar);
+            fs::remove_tree(&there.path).unwrap();
+        }
+    }
+    println!("{whole} rounds ended with the package in the store");
+    let added = bench.add(&package, &bytes).unwrap();
+    assert_eq!(nar_of(&added).unwrap().0, added.record.nar);
+    assert_eq!(bench.names(), [key.to_string(), format!("{key}.json")]);
+}
+
+/// For a person: `GPUENV_TEST_ARCHIVES=/dir cargo test --lib -- --ignored any_archives
+/// --nocapture` adds every archive of a directory to a store that stays, and prints what `nix
+/// hash path --base16` should print for each.
 #[test]
 #[ignore = "needs GPUENV_TEST_ARCHIVES"]
-fn any_wheels_of_a_directory() {
+fn any_archives_of_a_directory() {
+    struct Notes;
+    impl Progress for Notes {
+        fn event(&self, event: Event<'_>) {
+            if let Event::Note { text } = event {
+                println!("  {text}");
+            }
+        }
+    }
     let dir = PathBuf::from(std::env::var_os("GPUENV_TEST_ARCHIVES").unwrap());
     let root = tempfile::tempdir().unwrap().keep();
     let store = Store::open(root.join("store")).unwrap();
     for name in fs::list(&dir).unwrap() {
         let file = name.into_string().unwrap();
-        let Some(stem) = file.strip_suffix(".whl") else { continue };
-        let mut parts = stem.split('-');
-        let (name, version) = (parts.next().unwrap(), parts.next().unwrap());
         let archive = dir.join(&file);
         let (sha256, size) = Sha256::of_reader(fs::open(&archive).unwrap()).unwrap();
-        let package = LockedPackage {
-            sha256,
-            size,
-            name: name.replace('_', "-").to_lowercase(),
-            file: file.clone(),
-            ..locked_wheel(name, version, b"")
-        };
-        struct Notes;
-        impl Progress for Notes {
-            fn event(&self, event: Event<'_>) {
-                if let Event::Note { text } = event {
-                    println!("  {text}");
-                }
-            }
+        let mut package = LockedPackage { sha256, size, ..locked_wheel("", "", b"") };
+        if let Some(stem) = file.strip_suffix(".whl") {
+            let mut parts = stem.split('-');
+            package.name = parts.next().unwrap().replace('_', "-").to_lowercase();
+            package.version = parts.next().unwrap().to_owned();
+        } else if let Some(stem) =
+            file.strip_suffix(".conda").or_else(|| file.strip_suffix(".tar.bz2"))
+        {
+            let mut parts = stem.rsplitn(3, '-');
+            package.kind = ArtifactKind::Conda;
+            package.build = parts.next().map(str::to_owned);
+            package.version = parts.next().unwrap().to_owned();
+            package.name = parts.next().unwrap().to_owned();
+        } else {
+            continue;
         }
+        package.file = file;
         let begun = Instant::now();
-        let add = Add {
-            package: &package,
-            archive: &archive,
-            policy: UnpackPolicy::default(),
-            verified: true,
-            progress: &Notes,
-        };
+        let policy = UnpackPolicy::default();
+        let add =
+            Add { package: &package, archive: &archive, policy, verified: true, progress: &Notes };
         match store.add(&add) {
             Ok(added) => println!(
-                "{} {} {} files {} elf {:.2?}",
+                "{} {} {} entries {} elf {:.2?}",
                 added.record.nar,
                 added.path.display(),
                 added.record.entries.len(),
                 added.record.elf.len(),
                 begun.elapsed()
             ),
-            Err(e) => println!("REFUSED {e}"),
+            Err(e) => println!("REFUSED {e}: {:?}", std::error::Error::source(&e)),
         }
     }
 }

@@ -230,21 +230,48 @@ impl Activation {
             }
         }
 
-        let ld = view.join("ld");
-        let inherited_ld = inherited.get(OsStr::new("LD_LIBRARY_PATH")).filter(|value| {
-            **value != *ld.as_os_str()
-                && old.as_ref().is_none_or(|old| **value != *old.join("ld").as_os_str())
-        });
-        if let Some(foreign) = inherited_ld {
-            all.drop_foreign("LD_LIBRARY_PATH", foreign);
-        }
-        all.unset.remove("LD_LIBRARY_PATH");
-        if recorded.ld {
-            all.set("LD_LIBRARY_PATH", &format!("{text}/ld"));
-        } else {
-            all.unset.insert("LD_LIBRARY_PATH".into());
-        }
+        all.library_path(view, &recorded, old.as_deref(), inherited);
         Ok(all)
+    }
+
+    /// `LD_LIBRARY_PATH`: the farm, if it holds anything. Of an inherited one, only directories of
+    /// the driver are kept, after it: where the loader finds the driver through this variable
+    /// alone, as in containers, there is no GPU without it.
+    fn library_path(
+        &mut self,
+        view: &Path,
+        recorded: &Recorded,
+        old: Option<&Path>,
+        inherited: &Env,
+    ) {
+        const NAME: &str = "LD_LIBRARY_PATH";
+        let farm = view.join("ld");
+        let ours = |dir: &Path| dir == farm || old.is_some_and(|old| dir == old.join("ld"));
+        let mut new = Vec::new();
+        if recorded.ld {
+            new.push(farm.clone());
+        }
+        let value = inherited.get(OsStr::new(NAME)).cloned().unwrap_or_default();
+        let mut dropped = Vec::new();
+        for dir in std::env::split_paths(&value) {
+            if is_driver_dir(&dir) && dir.to_str().is_some() {
+                if !new.contains(&dir) {
+                    new.push(dir);
+                }
+            } else if !ours(&dir) && !value.is_empty() {
+                dropped.push(dir.display().to_string());
+            }
+        }
+        if !dropped.is_empty() {
+            self.drop_foreign(NAME, OsStr::new(&dropped.join(":")));
+        }
+        self.unset.remove(NAME);
+        let new: Vec<&str> = new.iter().filter_map(|dir| dir.to_str()).collect();
+        if new.is_empty() {
+            self.unset.insert(NAME.into());
+        } else {
+            self.set(NAME, &new.join(":"));
+        }
     }
 
     fn set(&mut self, name: &str, value: &str) {
@@ -384,6 +411,30 @@ fn list(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>, ActivateError> 
     }
     found.sort();
     Ok(found)
+}
+
+/// Whether a directory holds the driver's libraries and none of a toolkit, which would come before
+/// the environment's own.
+fn is_driver_dir(dir: &Path) -> bool {
+    const TOOLKIT: [&str; 9] = [
+        "libcudart",
+        "libcublas",
+        "libcudnn",
+        "libcufft",
+        "libcurand",
+        "libcusolver",
+        "libcusparse",
+        "libnccl",
+        "libstdc++",
+    ];
+    if !dir.is_absolute() || !dir.join("libcuda.so.1").exists() {
+        return false;
+    }
+    let Ok(entries) = std::fs::read_dir(dir) else { return false };
+    entries.flatten().all(|entry| {
+        let name = entry.file_name();
+        !TOOLKIT.iter().any(|toolkit| name.as_bytes().starts_with(toolkit.as_bytes()))
+    })
 }
 
 /// Where bytecode of read-only environments is cached.

@@ -263,7 +263,7 @@ impl RunScript {
             "# Runs a command in this environment, for programs that were started outside of it."
                 .to_owned(),
             format!("view={}", quote(prefix)),
-            "unset PYTHONPATH PYTHONHOME VIRTUAL_ENV LD_LIBRARY_PATH".to_owned(),
+            "unset PYTHONPATH PYTHONHOME VIRTUAL_ENV".to_owned(),
             "export GPUENV_VIEW=\"$view\"".to_owned(),
             format!("export GPUENV_ENV={}", quote(&self.name)),
             "export PATH=\"$view/bin${PATH:+:$PATH}\"".to_owned(),
@@ -289,9 +289,23 @@ impl RunScript {
                 lines.push(format!("export {name}={}", quote(value)));
             }
         }
-        if self.ld {
-            lines.push("export LD_LIBRARY_PATH=\"$view/ld\"".to_owned());
-        }
+        // Of an inherited search path, directories of the driver alone are kept.
+        lines.push(format!("libraries={}", if self.ld { "\"$view/ld\"" } else { "" }));
+        lines.push("old=${LD_LIBRARY_PATH-}:".to_owned());
+        lines.push("while [ -n \"$old\" ]; do".to_owned());
+        lines.push("  dir=${old%%:*} old=${old#*:}".to_owned());
+        lines.push("  case $dir in \"$view/ld\" | '') continue ;; esac".to_owned());
+        lines.push("  [ -e \"$dir/libcuda.so.1\" ] || continue".to_owned());
+        lines.push(
+            "  ls \"$dir\" | grep -Eq '^(libcu(dart|blas|dnn|fft|rand|solver|sparse)|libnccl|libstdc)' && continue"
+                .to_owned(),
+        );
+        lines.push("  libraries=\"${libraries:+$libraries:}$dir\"".to_owned());
+        lines.push("done".to_owned());
+        lines.push(
+            "if [ -n \"$libraries\" ]; then export LD_LIBRARY_PATH=\"$libraries\"; else unset LD_LIBRARY_PATH; fi"
+                .to_owned(),
+        );
         if self.scripts {
             lines.push("command=(\"$@\")".to_owned());
             lines.push("set --".to_owned());

@@ -3,7 +3,9 @@
 //! A name is in the farm if a file of the environment needs it (`DT_NEEDED`), finds it in no
 //! search path (ld.so(8): `DT_RPATH` of the file, of what loads it and of the program, unless
 //! there is a `DT_RUNPATH`; else `DT_RUNPATH`), and a package of the environment provides it; or
-//! if a package is known to open it by name (`dlopen.toml`) and would not find it. What is in
+//! if a package is known to open it by name (`dlopen.toml`) and would not find it. What a wheel
+//! holds itself is the wheel's own business: it works where a wheel is installed alone, by
+//! loading its libraries in an order that no search path betrays. What is in
 //! the farm is opened there, so that `$ORIGIN` is the farm: all that it needs and opens in turn
 //! is there too. Driver libraries, stubs and what host programs would pick up instead of their
 //! own are never in it.
@@ -18,6 +20,7 @@ use uv_pep440::{Version, VersionSpecifiers};
 use super::links;
 use crate::elf::{self, Dynamic};
 use crate::hash::Sha256;
+use crate::lockfile::ArtifactKind;
 use crate::package::PackageRecord;
 use crate::relpath::RelPath;
 
@@ -338,21 +341,39 @@ fn is_stub(path: &RelPath) -> bool {
 pub(super) fn farm<'a>(input: &Input<'a>) -> Farm<'a> {
     let index = Index::new(input);
     let inherited = inherited(&index);
+    let found: Vec<BTreeMap<&str, usize>> = (input.libraries.iter().enumerate())
+        .map(|(number, library)| {
+            let mut dirs = index.own_dirs(library);
+            dirs.extend(inherited[number].iter().cloned());
+            let needed = library.dynamic.needed.iter();
+            needed.filter_map(|n| Some((n.as_str(), index.search(&dirs, n)?))).collect()
+        })
+        .collect();
+    let mut loaders: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); input.libraries.len()];
+    for (loader, found) in found.iter().enumerate() {
+        for library in found.values().filter(|library| **library != loader) {
+            loaders[*library].insert(loader);
+        }
+    }
     let mut wanted: BTreeMap<String, usize> = BTreeMap::new();
 
     for (number, library) in input.libraries.iter().enumerate() {
         if !library.dynamic.is_native(input.machine) || is_stub(library.path) {
             continue;
         }
-        let mut dirs = index.own_dirs(library);
-        dirs.extend(inherited[number].iter().cloned());
         for name in &library.dynamic.needed {
-            if name.contains('/') || is_host(name) || index.search(&dirs, name).is_some() {
+            if name.contains('/') || is_host(name) || found[number].contains_key(name.as_str()) {
                 continue;
             }
-            if let Some(provider) = index.provider(name, Some(library.package)) {
-                wanted.insert(name.clone(), provider);
+            if loaded_before(number, name, &found, &loaders) {
+                continue;
             }
+            let Some(provider) = index.provider(name, Some(library.package)) else { continue };
+            let own = input.libraries[provider].package == library.package;
+            if own && input.packages[library.package].kind == ArtifactKind::Wheel {
+                continue;
+            }
+            wanted.insert(name.clone(), provider);
         }
     }
     opened(&index, &mut wanted);
@@ -364,6 +385,29 @@ pub(super) fn farm<'a>(input: &Input<'a>) -> Farm<'a> {
     }
     farm.duplicates = duplicates(&index, &links);
     farm
+}
+
+/// Whether `name` is in the process by the time that the library needs it, whatever loads the
+/// library: the loader opens all that a file needs before it looks at what those need in turn.
+fn loaded_before(
+    library: usize,
+    name: &str,
+    found: &[BTreeMap<&str, usize>],
+    loaders: &[BTreeSet<usize>],
+) -> bool {
+    let mut seen = BTreeSet::from([library]);
+    let mut todo = vec![library];
+    while let Some(library) = todo.pop() {
+        if loaders[library].is_empty() {
+            return false;
+        }
+        for loader in &loaders[library] {
+            if !found[*loader].contains_key(name) && seen.insert(*loader) {
+                todo.push(*loader);
+            }
+        }
+    }
+    true
 }
 
 /// For each library without `DT_RUNPATH`, the directories it inherits: `DT_RPATH` of what loads
@@ -465,6 +509,10 @@ fn close(index: &Index<'_, '_>, wanted: BTreeMap<String, usize>) -> BTreeMap<Str
             if let Some(next) = index.provider(needed, Some(library.package)) {
                 todo.push((needed.clone(), next));
             }
+        }
+        // By its own name too, for who asks for that one; the loader knows a file that it has.
+        if let Some(soname) = soname.filter(|soname| *soname != name) {
+            todo.push((soname.to_owned(), provider));
         }
         links.insert(name, provider);
     }

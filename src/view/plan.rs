@@ -261,6 +261,30 @@ fn own(name: &str) -> RelPath {
     constant(&format!("{OWN_DIR}/{name}"))
 }
 
+/// The name of a package in messages and in `[view.winners]`: with its world where both worlds
+/// have a package of that name.
+fn label(input: &PlanInput<'_>, index: usize) -> String {
+    let name = &input.packages[index].record.name;
+    match input.packages.iter().filter(|p| p.record.name == *name).count() {
+        0 | 1 => name.clone(),
+        _ => format!("{}:{name}", world(input, index)),
+    }
+}
+
+fn world(input: &PlanInput<'_>, index: usize) -> &'static str {
+    match input.packages[index].record.meta {
+        Meta::Conda(_) => "conda",
+        Meta::Wheel(_) => "pypi",
+    }
+}
+
+/// Whether `text` means this package: its name, or `conda:NAME`, `pypi:NAME`.
+fn is_named(input: &PlanInput<'_>, index: usize, text: &str) -> bool {
+    let name = &input.packages[index].record.name;
+    let rest = text.strip_prefix(world(input, index)).and_then(|t| t.strip_prefix(':'));
+    rest.unwrap_or(text) == name
+}
+
 /// A path that this program itself writes down.
 fn constant(text: &str) -> RelPath {
     // A constant that is no path is a bug, and one that every test meets.
@@ -364,7 +388,7 @@ fn settle(
     findings: &mut Vec<Finding>,
 ) -> Result<BTreeMap<RelPath, Settled>, PlanError> {
     let name = |owner: Option<usize>| match owner {
-        Some(index) => input.packages[index].record.name.clone(),
+        Some(index) => label(input, index),
         None => "gpuenv".to_owned(),
     };
     let mut conflicts = Vec::new();
@@ -377,7 +401,7 @@ fn settle(
     let by_directory: BTreeSet<RelPath> = (input.options.winners.iter())
         .filter(|(path, winner)| {
             let mut below = claims.below(path.as_str());
-            below.any(|c| c.owner.is_some_and(|i| input.packages[i].record.name == **winner))
+            below.any(|c| c.owner.is_some_and(|i| is_named(input, i, winner)))
         })
         .map(|(path, _)| path.clone())
         .collect();
@@ -387,8 +411,7 @@ fn settle(
             continue;
         }
         if let Some(winner) = input.options.winners.get(&path) {
-            let wins =
-                |c: &Claim| c.owner.is_some_and(|i| input.packages[i].record.name == *winner);
+            let wins = |c: &Claim| c.owner.is_some_and(|i| is_named(input, i, winner));
             if by_directory.contains(&path) && claims.iter().all(|c| c.what != What::Dir) {
                 decided.insert(path.clone());
                 for loser in claims.iter().filter(|c| !wins(c)) {
@@ -469,6 +492,18 @@ fn settle(
         } else {
             let owners = owner.into_iter().collect();
             tree.insert(path, Settled { owners, what: What::Dir });
+        }
+    }
+    for (path, settled) in &tree {
+        for reserved in [LD_DIR, OWN_DIR] {
+            let rest = path.as_str().strip_prefix(reserved);
+            if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+                conflicts.push(Conflict {
+                    path: path.clone(),
+                    first: ("gpuenv".into(), format!("the directory {reserved}")),
+                    second: (name(settled.owners.first().copied()), settled.what.describe()),
+                });
+            }
         }
     }
     if !conflicts.is_empty() {
@@ -567,10 +602,10 @@ fn with_records(
     }
     for (path, index, what) in records {
         if let Some(there) = tree.get(&path) {
-            let owner = there.owners.first().map(|i| input.packages[*i].record.name.clone());
+            let owner = there.owners.first().map(|i| label(input, *i));
             return Err(PlanError::Conflicts(vec![Conflict {
                 first: (owner.unwrap_or_else(|| "gpuenv".into()), there.what.describe()),
-                second: (input.packages[index].record.name.clone(), what.describe()),
+                second: (label(input, index), what.describe()),
                 path,
             }]));
         }
@@ -629,7 +664,7 @@ fn link_farm(
     });
     for twice in found.duplicates {
         let place = |library: &farm::Library<'_>| Place {
-            package: input.packages[library.package].record.name.clone(),
+            package: label(input, library.package),
             path: library.path.clone(),
         };
         let (first, second) = (place(&twice.first), place(&twice.second));

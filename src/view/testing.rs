@@ -47,7 +47,8 @@ impl Package {
             root: false,
         };
         package = package.file(&format!("{dist_info}/METADATA"), metadata.as_bytes());
-        package = package.file(&format!("{dist_info}/WHEEL"), b"Wheel-Version: 1.0\n");
+        package =
+            package.file(&format!("{dist_info}/WHEEL"), b"Wheel-Version: 1.0\nTag: py3-none-any\n");
         package.file(&format!("{dist_info}/RECORD"), b"of the archive\n")
     }
     pub fn conda(name: &str, version: &str) -> Self {
@@ -131,9 +132,9 @@ impl Package {
                 ArtifactKind::Conda => format!("{}-{}-h0_1.conda", self.name, self.version),
                 ArtifactKind::Wheel => format!("{}-{}-py3-none-any.whl", self.name, self.version),
             },
-            sha256: Sha256::of(format!("{self:?}")),
+            sha256: Sha256::of(format!("{} {}", self.name, self.version)),
             size: 1,
-            nar: Sha256::of(format!("nar {self:?}")),
+            nar: Sha256::of(format!("nar {} {}", self.name, self.version)),
             nar_size: 1,
             entries,
             meta: self.meta.clone(),

@@ -63,7 +63,7 @@ pub(super) fn read(contents: &Contents<'_>, locked: &LockedPackage) -> Result<Re
     let mut notes = Vec::new();
     if !meta.unlisted.is_empty() {
         notes.push(format!(
-            "{}: {} files are not in its list of files and stay out of the environment",
+            "{}: its list of files leaves out {} of them; they stay out of the environment",
             locked.file,
             meta.unlisted.len()
         ));

@@ -93,7 +93,7 @@ late = m:late
         ]
     );
     assert_eq!(meta.gui_scripts, ["g = m:g"]);
-    assert_eq!(notes, ["my-pkg-1.0-py3-none-any.whl: 1 files are not listed in its RECORD"]);
+    assert_eq!(notes, ["my-pkg-1.0-py3-none-any.whl: its RECORD leaves out 1 of its files"]);
 }
 
 #[test]
@@ -114,10 +114,27 @@ fn wheel_of_another_name_or_version_is_refused() {
     }
     let bytes = wheel("other", "1.0", vec![]);
     let e = read_archive(&locked_wheel("my-pkg", "1.0", &bytes), &bytes).unwrap_err();
-    assert_eq!(
-        e.to_string(),
-        "its `.dist-info` directory's name is `other`, the lock says `my-pkg`"
-    );
+    assert_eq!(e.to_string(), "its `.dist-info` directory is `other-1.0`, the lock says `my-pkg`");
+    for (dir, same) in [
+        ("My.Pkg-1.0+cu121", true),
+        ("my-pkg-1.0", true),
+        ("my__pkg-1.0", true),
+        ("my_pkgs-1.0", false),
+        ("my-1.0", false),
+    ] {
+        let files: Vec<_> = dist_info("my_pkg", "1.0", &[])
+            .into_iter()
+            .map(|mut e| {
+                let name = String::from_utf8(e.name).unwrap().replace("my_pkg-1.0", dir);
+                e.name = name.into_bytes();
+                if e.name.ends_with(b"RECORD") {
+                    e.content.clear();
+                }
+                e
+            })
+            .collect();
+        assert_eq!(wheel_of(files).is_ok(), same, "{dir}");
+    }
 }
 
 #[test]
@@ -161,7 +178,7 @@ fn record_is_checked() {
     // Rows for what is not there are noted, as are files without a row.
     let (_, notes) = record("gone.py,sha256=AAAA,6\n\"/abs,path\",,\n").unwrap();
     assert_eq!(notes.len(), 2);
-    assert!(notes[1].contains("lists 2 files"), "{notes:?}");
+    assert!(notes[1].contains("2 lines"), "{notes:?}");
 }
 
 #[allow(non_snake_case)]

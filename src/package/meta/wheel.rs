@@ -7,7 +7,6 @@ use std::str::FromStr;
 
 use data_encoding::BASE64URL_NOPAD;
 use sha2::Digest;
-use uv_normalize::PackageName;
 use uv_pep440::Version;
 use uv_pypi_types::Metadata10;
 
@@ -61,12 +60,13 @@ fn check_identity(
     locked: &LockedPackage,
 ) -> Result<(), Fault> {
     let stem = dist_info.strip_suffix(".dist-info").unwrap_or(dist_info);
-    let dir_name = stem.split_once('-').map_or(stem, |(name, _)| name);
-    let normal = |name: &str| {
-        PackageName::from_str(name).map_or_else(|_| name.to_owned(), |n| n.to_string())
-    };
     let expected = normal(&locked.name);
-    agree("`.dist-info` directory's name", &expected, &normal(dir_name))?;
+    // Compared as a beginning, as old tools left dashes in the name as they were.
+    let same =
+        normal(stem).strip_prefix(expected.as_str()).map(|v| v.is_empty() || v.starts_with('-'));
+    if same != Some(true) {
+        agree("`.dist-info` directory", &expected, stem)?;
+    }
 
     let path = format!("{dist_info}/METADATA");
     let metadata =
@@ -80,6 +80,19 @@ fn check_identity(
         agree("version", &locked.version, &metadata.version)?;
     }
     Ok(())
+}
+
+/// A name as PEP 503 normalizes it, whatever else is in it.
+fn normal(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        match c {
+            '-' | '_' | '.' if out.ends_with('-') => {}
+            '-' | '_' | '.' => out.push('-'),
+            c => out.extend(c.to_lowercase()),
+        }
+    }
+    out
 }
 
 /// Checks `WHEEL` and returns `Root-Is-Purelib`.
@@ -103,7 +116,8 @@ fn wheel_file(contents: &Contents<'_>, dist_info: &str) -> Result<bool, Fault> {
         Some(v) if v.eq_ignore_ascii_case("true") => Ok(true),
         Some(v) if v.eq_ignore_ascii_case("false") => Ok(false),
         Some(v) => Err(unclear(&path, format!("`Root-Is-Purelib` is `{v}`"))),
-        None => Err(unclear(&path, "it has no `Root-Is-Purelib`")),
+        // As pip takes it; with one site directory it makes no difference.
+        None => Ok(false),
     }
 }
 
@@ -202,10 +216,10 @@ fn check_record(
         .count();
     let mut notes = Vec::new();
     if unlisted > 0 {
-        notes.push(format!("{file}: {unlisted} files are not listed in its RECORD"));
+        notes.push(format!("{file}: its RECORD leaves out {unlisted} of its files"));
     }
     if unheld > 0 {
-        notes.push(format!("{file}: its RECORD lists {unheld} files that it does not hold"));
+        notes.push(format!("{file}: its RECORD has {unheld} lines for what it does not hold"));
     }
     Ok(notes)
 }

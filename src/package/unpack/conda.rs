@@ -5,7 +5,8 @@
 //! that hash and write them; larger ones are written by the decoder itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, BufRead, Read};
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -13,25 +14,28 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use rawzip::{CompressionMethod, ZipArchive};
 use tar::EntryType;
 
+use super::section::Section;
 use super::tree::{self, Claim, Claimed, FileFacts, Tree};
 use super::{Content, Unpack};
 use crate::fs;
 use crate::package::error::Fault;
 use crate::package::nar;
-use crate::progress::{Event, Progress};
 use crate::relpath::{RelPath, RelPathError};
 
 /// Files up to this many bytes are handed to a worker.
 const IN_MEMORY: u64 = 4 << 20;
 
 /// Unpacks a `.tar.bz2`.
-pub(super) fn unpack_tar_bz2(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fault> {
-    let from = bzip2::bufread::MultiBzDecoder::new(Told::new(job, bytes));
-    unpack_tars(job, bytes.len() as u64, vec![("the archive", Box::new(from))])
+pub(super) fn unpack_tar_bz2(job: &Unpack<'_>, file: &File) -> Result<Content, Fault> {
+    let len = file.metadata().map_err(fs::FsError::at("look at", job.archive))?.len();
+    let from = bzip2::bufread::MultiBzDecoder::new(Section::new(file, 0, len).stream(job));
+    unpack_tars(job, len, vec![("the archive", Box::new(from))])
 }
 
 /// Unpacks a `.conda`.
-pub(super) fn unpack_conda(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fault> {
+///
+/// `bytes` is `file`, mapped; only the directory is read through it.
+pub(super) fn unpack_conda(job: &Unpack<'_>, file: &File, bytes: &[u8]) -> Result<Content, Fault> {
     let archive = ZipArchive::from_slice(bytes).map_err(Fault::Zip)?;
     let mut info = None;
     let mut pkg = None;
@@ -61,13 +65,14 @@ pub(super) fn unpack_conda(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fa
         if entry.local_header().file_path().as_ref() != name.as_bytes() {
             return Err(Fault::Headers { path, what: "name" });
         }
-        let data = entry.data();
+        let (start, end) = entry.compressed_data_range();
+        let data = Section::new(file, start, end - start);
         let claimed = entry.claim_verifier();
-        if claimed.uncompressed_size != data.len() as u64 {
-            let found = data.len() as u64;
+        if claimed.uncompressed_size != data.len() {
+            let found = data.len();
             return Err(Fault::Length { path, expected: claimed.uncompressed_size, found });
         }
-        let found = libdeflater::crc32(data);
+        let found = data.crc32(job).map_err(fs::FsError::at("read", job.archive))?;
         if found != claimed.crc {
             return Err(Fault::Crc { path, expected: claimed.crc, found });
         }
@@ -76,7 +81,7 @@ pub(super) fn unpack_conda(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fa
         }
     }
     if let Some((path, data)) = metadata {
-        check_format_version(&path, data)?;
+        check_format_version(job, &path, data)?;
     }
     let Some(info) = info else {
         return Err(Fault::CondaLayout("it has no part `info-….tar.zst`".to_owned()));
@@ -84,20 +89,25 @@ pub(super) fn unpack_conda(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fa
     let mut streams: Vec<(&str, Box<dyn Read + '_>)> = Vec::new();
     // A package that is nothing but metadata may leave the other part out.
     for (path, data) in [Some(&info), pkg.as_ref()].into_iter().flatten() {
-        let from = zstd::stream::read::Decoder::with_buffer(Told::new(job, data))
+        let from = zstd::stream::read::Decoder::with_buffer(data.stream(job))
             .map_err(|source| Fault::Damaged { what: format!("part `{path}`"), source })?;
         streams.push((path.as_str(), Box::new(from)));
     }
     unpack_tars(job, bytes.len() as u64, streams)
 }
 
-fn check_format_version(path: &RelPath, data: &[u8]) -> Result<(), Fault> {
+fn check_format_version(job: &Unpack<'_>, path: &RelPath, data: Section<'_>) -> Result<(), Fault> {
     #[derive(serde::Deserialize)]
     struct Metadata {
         conda_pkg_format_version: u64,
     }
     let bad = |why: String| Fault::Metadata { path: path.to_string(), why };
-    let metadata: Metadata = serde_json::from_slice(data).map_err(|e| bad(e.to_string()))?;
+    if data.len() > 1 << 20 {
+        return Err(bad("it is far too long".to_owned()));
+    }
+    let mut text = Vec::new();
+    data.read_into(&mut text).map_err(fs::FsError::at("read", job.archive))?;
+    let metadata: Metadata = serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))?;
     if metadata.conda_pkg_format_version != 2 {
         return Err(bad(format!(
             "format version {} is not supported, only 2",
@@ -220,7 +230,8 @@ fn nar_of(
         nodes.push((path.clone(), node));
     }
     nar::sort(&mut nodes);
-    Ok(nar::hash(root, &nodes, |_| Ok(())).map_err(fs::FsError::at("read back", root))?)
+    Ok(nar::hash(root, &nodes, |_, _| Ok(nar::State::Complete))
+        .map_err(fs::FsError::at("read back", root))?)
 }
 
 /// Reads the tars of one package.
@@ -359,7 +370,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let to = path.under(self.job.into);
-        let facts = tree::write_stream(to, executable, entry, &mut |_| Ok(()), damaged)?;
+        let facts = tree::write_stream(to, executable, entry, &mut tree::Unwatched, damaged)?;
         if facts.size != size {
             return Err(short(facts.size));
         }
@@ -404,53 +415,5 @@ impl<R: Read> Read for Bounded<R> {
         let n = self.inner.read(&mut buf[..most])?;
         self.left -= n as u64;
         Ok(n)
-    }
-}
-
-/// Bytes of the archive, telling how many were taken.
-struct Told<'a> {
-    rest: &'a [u8],
-    progress: &'a dyn Progress,
-    item: &'a str,
-    untold: u64,
-}
-
-/// Bytes between two events.
-const TELL: u64 = 1 << 20;
-
-impl<'a> Told<'a> {
-    fn new(job: &'a Unpack<'_>, bytes: &'a [u8]) -> Self {
-        Told { rest: bytes, progress: job.progress, item: job.file, untold: 0 }
-    }
-    fn tell(&mut self, at_least: u64) {
-        if self.untold >= at_least {
-            let delta = std::mem::take(&mut self.untold);
-            self.progress.event(Event::Bytes { item: self.item, delta });
-        }
-    }
-}
-
-impl Read for Told<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = self.fill_buf()?.read(buf)?;
-        self.consume(n);
-        Ok(n)
-    }
-}
-
-impl BufRead for Told<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        Ok(&self.rest[..self.rest.len().min(128 << 10)])
-    }
-    fn consume(&mut self, n: usize) {
-        self.rest = &self.rest[n..];
-        self.untold += n as u64;
-        self.tell(TELL);
-    }
-}
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        self.tell(1);
     }
 }

@@ -17,7 +17,9 @@
 //! | device, pipe, socket, unknown type | refused | refused |
 //! | more entries or bytes than [`Limits`] | refused | refused |
 
+mod ahead;
 mod conda;
+mod section;
 mod tree;
 mod wheel;
 
@@ -51,13 +53,22 @@ pub struct Limits {
     pub ratio: u64,
     /// …unless they stay below this.
     pub ratio_floor: u64,
+    /// Bytes, packed and unpacked together, up to which a member of a zip file is inflated in
+    /// one go in memory, which is about twice as fast as streaming it.
+    pub in_memory: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         // The largest packages of the field (CUDA toolkits, language models) have about 10 GB
         // and 100,000 files, at ratios below 20.
-        Limits { entries: 2_000_000, bytes: 256 << 30, ratio: 200, ratio_floor: 256 << 20 }
+        Limits {
+            entries: 2_000_000,
+            bytes: 256 << 30,
+            ratio: 200,
+            ratio_floor: 256 << 20,
+            in_memory: 160 << 20,
+        }
     }
 }
 
@@ -152,11 +163,10 @@ pub fn unpack(job: &Unpack<'_>) -> Result<Unpacked, PackageError> {
 fn content(job: &Unpack<'_>) -> Result<Content, Fault> {
     let format = Format::of(job.file).ok_or(Fault::Format)?;
     let file = fs::open(job.archive)?;
-    let bytes = fs::map(&file, job.archive)?;
     match format {
-        Format::Wheel => wheel::unpack(job, &bytes),
-        Format::Conda => conda::unpack_conda(job, &bytes),
-        Format::TarBz2 => conda::unpack_tar_bz2(job, &bytes),
+        Format::Wheel => wheel::unpack(job, &file, &fs::map(&file, job.archive)?),
+        Format::Conda => conda::unpack_conda(job, &file, &fs::map(&file, job.archive)?),
+        Format::TarBz2 => conda::unpack_tar_bz2(job, &file),
     }
 }
 
@@ -201,6 +211,7 @@ fn special_name(kind: u32) -> String {
         0o020000 => "character device".to_owned(),
         0o010000 => "named pipe".to_owned(),
         0o140000 => "socket".to_owned(),
+        0o040000 => "directory that is named like a file".to_owned(),
         other => format!("thing of unknown type {other:#o}"),
     }
 }
@@ -238,6 +249,33 @@ impl Drop for Permit {
             *n += 1;
         }
         FREE.1.notify_one();
+    }
+}
+
+/// Memory for contents inflated in one go, of one budget for the whole process.
+struct Room(u64);
+
+/// The budget, in bytes.
+const ROOM: u64 = 256 << 20;
+
+static ROOM_LEFT: (Mutex<u64>, Condvar) = (Mutex::new(ROOM), Condvar::new());
+
+impl Room {
+    /// Waits for `bytes`, which must be within [`ROOM`].
+    fn take(bytes: u64) -> Room {
+        let mut left = ROOM_LEFT.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while *left < bytes {
+            left = ROOM_LEFT.1.wait(left).unwrap_or_else(PoisonError::into_inner);
+        }
+        *left -= bytes;
+        Room(bytes)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        *ROOM_LEFT.0.lock().unwrap_or_else(PoisonError::into_inner) += self.0;
+        ROOM_LEFT.1.notify_all();
     }
 }
 

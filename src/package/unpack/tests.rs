@@ -114,6 +114,24 @@ fn wheel_unpacks_to_canonical_modes_and_times() {
     }
 }
 
+/// Archives made without Unix modes, as by `zipfile.writestr` or on Windows.
+#[test]
+fn wheel_without_modes_unpacks() {
+    let out = whl(&[
+        ZipEntry { mode: 0, ..entry("a/", b"") },
+        ZipEntry { mode: 0, ..entry("a/f", b"1") },
+        ZipEntry { mode: 0o40755, ..entry("b/", b"") },
+        ZipEntry { mode: 0x4000, system: 0, ..entry("c/", b"") },
+        ZipEntry { mode: 0o120777, system: 0, ..entry("c/f", b"1") },
+    ]);
+    assert_eq!(out.paths(), ["a/f", "b", "c/f"]);
+    assert_eq!(out.read("c/f"), "1");
+    let out = whl(&[ZipEntry { mode: 0o40755, ..entry("d", b"") }]);
+    assert!(matches!(out.fault(), Fault::Special { .. }));
+    let out = whl(&[ZipEntry { mode: 0, ..entry("d/", b"content") }]);
+    assert!(matches!(out.fault(), Fault::Special { .. }));
+}
+
 #[test]
 fn wheel_with_paths_that_leave_it_is_refused() {
     for name in ["../x", "/tmp/gpuenv-x", "a/../../x", "a//b", "a\nb", "a\0b"] {
@@ -164,14 +182,34 @@ fn damaged_wheels_are_refused() {
         let out = case(ZipEntry { size: Some(size), ..entry("a", b"content") });
         assert!(matches!(out.fault(), Fault::Length { .. }), "{:?}", out.fault());
     }
-    // The same, by the way that large members take.
-    let big = vec![7; IN_MEMORY_TEST];
-    for size in [big.len() as u32 - 1, big.len() as u32 + 1] {
-        let out = case(ZipEntry { size: Some(size), ..entry("a", &big) });
-        assert!(matches!(out.fault(), Fault::Length { .. }), "{:?}", out.fault());
+    // The same, by the ways that large members take: in memory of the budget, and streamed.
+    let big = vec![7; LARGE];
+    for in_memory in [1 << 30, 0] {
+        let limits = Limits { in_memory, ..Limits::default() };
+        let case = |e: ZipEntry| run_with("x.whl", &zip(&[e]), UnpackPolicy::default(), limits);
+        for size in [big.len() as u32 - 1, big.len() as u32 + 1] {
+            let out = case(ZipEntry { size: Some(size), ..entry("a", &big) });
+            assert!(matches!(out.fault(), Fault::Length { .. }), "{:?}", out.fault());
+        }
+        let out = case(ZipEntry { crc: Some(7), ..entry("a", &big) });
+        assert!(matches!(out.fault(), Fault::Crc { .. }));
+        let out = case(ZipEntry { size: Some(1), deflate: false, ..entry("a", &big) });
+        assert!(matches!(out.fault(), Fault::Length { .. }));
+        let out = case(ZipEntry { method: Some(8), deflate: false, ..entry("a", &big) });
+        assert!(matches!(out.fault(), Fault::Damaged { .. } | Fault::Length { .. }));
+        for deflate in [false, true] {
+            case(ZipEntry { deflate, ..entry("a", &big) }).result.unwrap();
+        }
+        let packed = zstd::encode_all(&big[..], 1).unwrap();
+        let out = case(ZipEntry {
+            method: Some(93),
+            deflate: false,
+            size: Some(LARGE as u32),
+            crc: Some(libdeflater::crc32(&big)),
+            ..entry("a", &packed)
+        });
+        assert!(disk::read(out.root().join("a")).unwrap() == big);
     }
-    let out = case(ZipEntry { crc: Some(7), ..entry("a", &big) });
-    assert!(matches!(out.fault(), Fault::Crc { .. }));
     let out = case(ZipEntry { local_name: Some(b"b".to_vec()), ..entry("a", b"x") });
     assert!(matches!(out.fault(), Fault::Headers { what: "name", .. }));
     let out = case(ZipEntry { flags: 0x801, ..entry("a", b"x") });
@@ -192,11 +230,18 @@ fn damaged_wheels_are_refused() {
     assert!(matches!(run("x.zip", &whole).fault(), Fault::Format));
 }
 
-const IN_MEMORY_TEST: usize = (4 << 20) + 9;
+/// Beyond what is inflated into memory that is kept.
+const LARGE: usize = (4 << 20) + 9;
 
 #[test]
 fn bombs_are_refused_by_a_named_limit() {
-    let limits = Limits { entries: 5, bytes: 1 << 20, ratio: 100, ratio_floor: 1 << 16 };
+    let limits = Limits {
+        entries: 5,
+        bytes: 1 << 20,
+        ratio: 100,
+        ratio_floor: 1 << 16,
+        ..Limits::default()
+    };
     let policy = UnpackPolicy::default();
     let limit = |file: &str, bytes: &[u8]| match run_with(file, bytes, policy, limits).fault() {
         Fault::Limit { name, .. } => *name,
@@ -224,7 +269,7 @@ fn bombs_are_refused_by_a_named_limit() {
 
 #[test]
 fn conda_unpacks_files_links_and_hard_links() {
-    let big = vec![5; IN_MEMORY_TEST];
+    let big = vec![5; LARGE];
     let out = tars(&[
         tar_link(b'5', "./", ""),
         tar_link(b'5', "./lib/", ""),

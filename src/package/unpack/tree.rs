@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use super::ahead::fill;
 use crate::elf;
 use crate::fs;
 use crate::hash::{Hasher, Sha256};
@@ -247,13 +248,31 @@ pub fn write_bytes(path: PathBuf, executable: bool, bytes: &[u8]) -> Result<File
     Ok(FileFacts { size: bytes.len() as u64, sha256: Sha256::of(bytes), elf: elf_facts(bytes) })
 }
 
-/// Writes a file from a stream; `each` sees every chunk. Memory use is bounded by [`CHUNK`].
+/// Looks on while a file is written.
+pub trait Watch {
+    /// A chunk is about to be written; may refuse it.
+    fn before(&mut self, chunk: &[u8]) -> Result<(), Fault>;
+    /// The file has this many bytes now.
+    fn after(&mut self, written: u64);
+}
+
+/// Nobody looks on.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn before(&mut self, _: &[u8]) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn after(&mut self, _: u64) {}
+}
+
+/// Writes a file from a stream under the eyes of `watch`. Memory use is bounded by [`CHUNK`].
 /// An error of `from` is told apart from one of the disk.
 pub fn write_stream(
     path: PathBuf,
     executable: bool,
     from: &mut dyn Read,
-    each: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
+    watch: &mut dyn Watch,
     damaged: impl Fn(io::Error) -> Fault,
 ) -> Result<FileFacts, Fault> {
     let mut file = fs::create_new(&path)?;
@@ -267,9 +286,10 @@ pub fn write_stream(
         }
         let chunk = &buf[..n];
         is_elf.get_or_insert_with(|| chunk.starts_with(b"\x7fELF"));
-        each(chunk)?;
+        watch.before(chunk)?;
         hasher.write_all(chunk).map_err(&damaged)?;
         file.write_all(chunk).map_err(fs::FsError::at("write", &path))?;
+        watch.after(hasher.len());
     }
     fs::finish_file(&file, &path, mode(executable))?;
     let size = hasher.len();
@@ -279,20 +299,6 @@ pub fn write_stream(
         _ => None,
     };
     Ok(FileFacts { size, sha256: hasher.finish().0, elf })
-}
-
-/// Reads until `buf` is full or the stream ends.
-fn fill(from: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut n = 0;
-    while n < buf.len() {
-        match from.read(&mut buf[n..]) {
-            Ok(0) => break,
-            Ok(more) => n += more,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(n)
 }
 
 #[cfg(test)]

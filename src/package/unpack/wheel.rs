@@ -2,28 +2,32 @@
 //!
 //! The central directory is read and judged as a whole before the first byte is written. A
 //! thread of its own hashes the Nix archive of the tree while the members are still being
-//! inflated: it follows the sorted paths, and waits for each to be complete.
+//! inflated: it follows the sorted paths, waits for each to appear, and reads along with what
+//! is still growing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use rawzip::{CompressionMethod, ZipArchive, ZipSliceArchive};
+use libdeflater::DecompressionError;
+use rawzip::{CompressionMethod, CreatorSystem, ZipArchive, ZipSliceArchive};
 
+use super::ahead::Ahead;
+use super::section::Section;
 use super::tree::{self, Claim, Claimed, FileFacts, Tree};
 use super::{Content, Unpack};
-use crate::fs;
+use crate::fs::FsError;
 use crate::hash::Sha256;
 use crate::package::error::Fault;
 use crate::package::nar;
 use crate::progress::Event;
 use crate::relpath::RelPath;
 
-/// Members up to this many bytes are inflated in one go into memory, which is faster; larger
-/// ones in a stream. It bounds the memory of a worker.
-const IN_MEMORY: u64 = 4 << 20;
+/// Members up to this many bytes are inflated in buffers that a worker keeps.
+const SMALL: u64 = 4 << 20;
 /// Bytes of content for which another worker is worth starting.
 const PER_WORKER: u64 = 1 << 20;
 
@@ -32,15 +36,31 @@ struct Member<'a> {
     path: RelPath,
     executable: bool,
     method: CompressionMethod,
-    packed: &'a [u8],
+    packed: Section<'a>,
     size: u64,
     crc: u32,
 }
 
-/// Unpacks the wheel in `bytes` into `job.into`.
-pub(super) fn unpack(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fault> {
+impl Member<'_> {
+    fn length(&self, found: u64) -> Fault {
+        Fault::Length { path: self.path.clone(), expected: self.size, found }
+    }
+    fn damaged(&self, source: io::Error) -> Fault {
+        Fault::Damaged { what: format!("entry `{}`", self.path), source }
+    }
+    fn check_crc(&self, found: u32) -> Result<(), Fault> {
+        if found != self.crc {
+            return Err(Fault::Crc { path: self.path.clone(), expected: self.crc, found });
+        }
+        Ok(())
+    }
+}
+
+/// Unpacks a wheel into `job.into`. `bytes` is `file`, mapped; only the directory and the local
+/// headers are read through it.
+pub(super) fn unpack(job: &Unpack<'_>, file: &File, bytes: &[u8]) -> Result<Content, Fault> {
     let archive = ZipArchive::from_slice(bytes).map_err(Fault::Zip)?;
-    let (tree, members) = plan(job, &archive)?;
+    let (tree, members) = plan(job, file, &archive)?;
     refuse_case_twins(&tree)?;
     tree.make_dirs(job.into)?;
 
@@ -60,7 +80,8 @@ pub(super) fn unpack(job: &Unpack<'_>, bytes: &[u8]) -> Result<Content, Fault> {
 /// entry.
 fn plan<'a>(
     job: &Unpack<'_>,
-    archive: &'a ZipSliceArchive<&'a [u8]>,
+    file: &'a File,
+    archive: &ZipSliceArchive<&[u8]>,
 ) -> Result<(Tree, Vec<Member<'a>>), Fault> {
     let len = archive.get_ref().len() as u64;
     job.limits.entries(archive.entries_hint())?;
@@ -104,12 +125,18 @@ fn plan<'a>(
         {
             return Err(differs("checksum or size"));
         }
-        ranges.push((header.local_header_offset(), entry.compressed_data_range().1, path.clone()));
+        let (start, end) = entry.compressed_data_range();
+        ranges.push((header.local_header_offset(), end, path.clone()));
 
-        let mode = header.mode();
-        match mode.value() & 0o170000 {
+        // Of systems without modes nothing is taken. (rawzip's own reading of the type gives
+        // a directory without mode bits the type of a socket.)
+        let mode = match header.version_made_by().creator_system() {
+            CreatorSystem::UNIX | CreatorSystem::MACOS => header.external_attributes() >> 16,
+            _ => 0,
+        };
+        match mode & 0o170000 {
             0o120000 => return Err(Fault::WheelLink(path)),
-            0o040000 => {
+            0 | 0o040000 | 0o100000 if header.is_dir() => {
                 if claimed.uncompressed_size != 0 {
                     let kind = "directory with content".to_owned();
                     return Err(Fault::Special { path: path.to_string(), kind });
@@ -117,7 +144,7 @@ fn plan<'a>(
                 tree.claim(&path, Claim::Dir)?;
                 continue;
             }
-            0o100000 | 0 => {}
+            0 | 0o100000 => {}
             kind => {
                 let kind = super::special_name(kind);
                 return Err(Fault::Special { path: path.to_string(), kind });
@@ -125,7 +152,7 @@ fn plan<'a>(
         }
         total = total.saturating_add(claimed.uncompressed_size);
         job.limits.bytes(total, len)?;
-        let executable = mode.permissions() & 0o111 != 0 || is_data_script(&path);
+        let executable = mode & 0o111 != 0 || is_data_script(&path);
         if tree.claim(&path, Claim::File { executable })? == Claimed::Again {
             return Err(Fault::Duplicate(path));
         }
@@ -134,7 +161,7 @@ fn plan<'a>(
             path,
             executable,
             method,
-            packed: entry.data(),
+            packed: Section::new(file, start, end - start),
             size: claimed.uncompressed_size,
             crc: claimed.crc,
         });
@@ -185,18 +212,24 @@ fn refuse_case_twins(tree: &Tree) -> Result<(), Fault> {
 
 /// How far the members are.
 struct Board {
-    done: Mutex<Vec<bool>>,
+    written: Mutex<Vec<Written>>,
     news: Condvar,
     stop: AtomicBool,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum Written {
+    Bytes(u64),
+    All,
+}
+
 impl Board {
-    fn lock(&self) -> MutexGuard<'_, Vec<bool>> {
-        // The guarded data is a plain list of flags: as good after a panic as before.
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Written>> {
+        // The guarded data is a plain list: as good after a panic as before.
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    fn finish(&self, index: usize) {
-        self.lock()[index] = true;
+    fn post(&self, index: usize, written: Written) {
+        self.lock()[index] = written;
         self.news.notify_all();
     }
     fn abort(&self) {
@@ -208,15 +241,18 @@ impl Board {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
-    fn wait(&self, index: usize) -> io::Result<()> {
-        let mut done = self.lock();
-        while !done[index] {
-            if self.stopped() {
-                return Err(io::Error::other("given up"));
+    /// Waits until a member has more than `have` bytes.
+    fn wait(&self, index: usize, have: u64) -> io::Result<nar::State> {
+        let mut written = self.lock();
+        loop {
+            match written[index] {
+                Written::All => return Ok(nar::State::Complete),
+                Written::Bytes(n) if n > have => return Ok(nar::State::Growing),
+                Written::Bytes(_) if self.stopped() => return Err(io::Error::other("given up")),
+                Written::Bytes(_) => {}
             }
-            done = self.news.wait(done).unwrap_or_else(PoisonError::into_inner);
+            written = self.news.wait(written).unwrap_or_else(PoisonError::into_inner);
         }
-        Ok(())
     }
 }
 
@@ -246,7 +282,7 @@ fn extract(
     let index: BTreeMap<&RelPath, usize> =
         members.iter().enumerate().map(|(i, m)| (&m.path, i)).collect();
     let board = Board {
-        done: Mutex::new(vec![false; members.len()]),
+        written: Mutex::new(vec![Written::Bytes(0); members.len()]),
         news: Condvar::new(),
         stop: AtomicBool::new(false),
     };
@@ -254,26 +290,31 @@ fn extract(
 
     let work = || -> Result<Vec<(usize, FileFacts)>, (usize, Fault)> {
         let mut guard = AbortOnDrop(&board, true);
-        let mut inflater = libdeflater::Decompressor::new();
-        let mut buf = Vec::new();
+        let mut inflater = Inflater::default();
         let mut facts = Vec::new();
         while !board.stopped() {
             let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let _permit = super::Permit::take();
             let member = &members[i];
-            let fact = write_member(job, member, &mut inflater, &mut buf).map_err(|e| (i, e))?;
-            facts.push((i, fact));
-            board.finish(i);
-            let delta = member.packed.len() as u64;
-            job.progress.event(Event::Bytes { item: job.file, delta });
+            let weight = member.size.saturating_add(member.packed.len());
+            let fact = if weight <= SMALL {
+                inflater.write(job, member)
+            } else if weight <= job.limits.in_memory.min(super::ROOM) {
+                let _room = super::Room::take(weight);
+                Inflater::default().write(job, member)
+            } else {
+                write_large(job, member, &|n| board.post(i, Written::Bytes(n)))
+            };
+            facts.push((i, fact.map_err(|e| (i, e))?));
+            board.post(i, Written::All);
         }
         guard.1 = false;
         Ok(facts)
     };
     let hash = || {
-        nar::hash(job.into, nodes, |path| match index.get(path) {
-            Some(&i) => board.wait(i),
-            None => Ok(()),
+        nar::hash(job.into, nodes, |path, have| match index.get(path) {
+            Some(&i) => board.wait(i, have),
+            None => Ok(nar::State::Complete),
         })
     };
 
@@ -303,7 +344,7 @@ fn extract(
     if let Some((_, fault)) = worst {
         return Err(fault);
     }
-    let nar = nar.map_err(fs::FsError::at("read back", job.into))?;
+    let nar = nar.map_err(FsError::at("read back", job.into))?;
     Ok((facts, nar))
 }
 
@@ -311,75 +352,102 @@ fn resume<T>(panic: Box<dyn std::any::Any + Send>) -> T {
     std::panic::resume_unwind(panic)
 }
 
-fn write_member(
+/// Inflates members in one go, keeping its buffers from one to the next.
+#[derive(Default)]
+struct Inflater {
+    decoder: libdeflater::Decompressor,
+    packed: Vec<u8>,
+    content: Vec<u8>,
+}
+
+impl Inflater {
+    fn write(&mut self, job: &Unpack<'_>, member: &Member<'_>) -> Result<FileFacts, Fault> {
+        member.packed.read_into(&mut self.packed).map_err(FsError::at("read", job.archive))?;
+        let content = match member.method {
+            CompressionMethod::STORE => &self.packed,
+            CompressionMethod::DEFLATE => {
+                grow(&mut self.content, member.size as usize);
+                match self.decoder.deflate_decompress(&self.packed, &mut self.content) {
+                    Ok(n) => self.content.truncate(n),
+                    Err(DecompressionError::InsufficientSpace) => {
+                        return Err(member.length(member.size + 1));
+                    }
+                    Err(e @ DecompressionError::BadData) => {
+                        return Err(member.damaged(io::Error::other(e)));
+                    }
+                }
+                &self.content
+            }
+            _ => return write_large(job, member, &|_| {}),
+        };
+        if content.len() as u64 != member.size {
+            return Err(member.length(content.len() as u64));
+        }
+        member.check_crc(libdeflater::crc32(content))?;
+        let facts = tree::write_bytes(member.path.under(job.into), member.executable, content)?;
+        job.progress.event(Event::Bytes { item: job.file, delta: member.packed.len() });
+        Ok(facts)
+    }
+}
+
+/// Gives a buffer a length, whatever is in it. A new one comes zeroed from the system, page by
+/// page as it is filled.
+fn grow(buf: &mut Vec<u8>, len: usize) {
+    if buf.capacity() < len {
+        *buf = vec![0; len];
+    } else {
+        buf.resize(len, 0);
+    }
+}
+
+/// Checks a large member while it is written, and says how far it is.
+struct Checked<'a> {
+    member: &'a Member<'a>,
+    crc: libdeflater::Crc,
+    seen: u64,
+    wrote: &'a dyn Fn(u64),
+}
+
+impl tree::Watch for Checked<'_> {
+    fn before(&mut self, chunk: &[u8]) -> Result<(), Fault> {
+        self.crc.update(chunk);
+        self.seen += chunk.len() as u64;
+        // Stop at the first byte too many, whatever the stream still holds.
+        if self.seen > self.member.size { Err(self.member.length(self.seen)) } else { Ok(()) }
+    }
+    fn after(&mut self, written: u64) {
+        (self.wrote)(written);
+    }
+}
+
+/// Inflates a member as a stream.
+fn write_large(
     job: &Unpack<'_>,
     member: &Member<'_>,
-    inflater: &mut libdeflater::Decompressor,
-    buf: &mut Vec<u8>,
+    wrote: &dyn Fn(u64),
 ) -> Result<FileFacts, Fault> {
-    let to = member.path.under(job.into);
-    let length = |found| Fault::Length { path: member.path.clone(), expected: member.size, found };
-    let damaged = |source| Fault::Damaged { what: format!("entry `{}`", member.path), source };
-    let crc_is = |found| {
-        if found == member.crc {
-            Ok(())
-        } else {
-            Err(Fault::Crc { path: member.path.clone(), expected: member.crc, found })
+    let packed = member.packed.stream(job);
+    let damaged = |e| member.damaged(e);
+    let from: Box<dyn Read + Send + '_> = match member.method {
+        CompressionMethod::STORE => Box::new(packed),
+        CompressionMethod::DEFLATE => Box::new(flate2::bufread::DeflateDecoder::new(packed)),
+        CompressionMethod::ZSTD => {
+            Box::new(zstd::stream::read::Decoder::with_buffer(packed).map_err(damaged)?)
+        }
+        other => {
+            let method = other.to_string();
+            return Err(Fault::Method { path: member.path.clone(), method });
         }
     };
-    match member.method {
-        CompressionMethod::STORE => {
-            if member.packed.len() as u64 != member.size {
-                return Err(length(member.packed.len() as u64));
-            }
-            crc_is(libdeflater::crc32(member.packed))?;
-            tree::write_bytes(to, member.executable, member.packed)
-        }
-        CompressionMethod::DEFLATE if member.size <= IN_MEMORY => {
-            buf.clear();
-            buf.resize(member.size as usize, 0);
-            let n = match inflater.deflate_decompress(member.packed, buf) {
-                Ok(n) => n as u64,
-                Err(libdeflater::DecompressionError::InsufficientSpace) => {
-                    return Err(length(member.size + 1));
-                }
-                Err(e @ libdeflater::DecompressionError::BadData) => {
-                    return Err(damaged(io::Error::other(e)));
-                }
-            };
-            if n != member.size {
-                return Err(length(n));
-            }
-            crc_is(libdeflater::crc32(buf))?;
-            tree::write_bytes(to, member.executable, buf)
-        }
-        method => {
-            let mut from: Box<dyn Read + '_> = match method {
-                CompressionMethod::DEFLATE => {
-                    Box::new(flate2::bufread::DeflateDecoder::new(member.packed))
-                }
-                CompressionMethod::ZSTD => Box::new(
-                    zstd::stream::read::Decoder::with_buffer(member.packed).map_err(damaged)?,
-                ),
-                other => {
-                    let method = other.to_string();
-                    return Err(Fault::Method { path: member.path.clone(), method });
-                }
-            };
-            let mut crc = libdeflater::Crc::new();
-            let mut seen = 0;
-            let mut each = |chunk: &[u8]| {
-                crc.update(chunk);
-                seen += chunk.len() as u64;
-                // Stop at the first byte too many, whatever the stream still holds.
-                if seen > member.size { Err(length(seen)) } else { Ok(()) }
-            };
-            let facts = tree::write_stream(to, member.executable, &mut *from, &mut each, damaged)?;
-            if facts.size != member.size {
-                return Err(length(facts.size));
-            }
-            crc_is(crc.sum())?;
-            Ok(facts)
-        }
+    let mut watch = Checked { member, crc: libdeflater::Crc::new(), seen: 0, wrote };
+    let to = member.path.under(job.into);
+    let facts = std::thread::scope(|scope| {
+        let mut from = Ahead::start(scope, from);
+        tree::write_stream(to, member.executable, &mut from, &mut watch, damaged)
+    })?;
+    if facts.size != member.size {
+        return Err(member.length(facts.size));
     }
+    member.check_crc(watch.crc.sum())?;
+    Ok(facts)
 }

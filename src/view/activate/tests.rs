@@ -79,6 +79,32 @@ fn the_library_path_is_exactly_the_farm() {
 }
 
 #[test]
+fn directories_of_the_driver_are_kept_after_the_farm() {
+    let (_dir, path) = view(&Recorded { ld: true, ..recorded() }, &[]);
+    let host = tempfile::tempdir().unwrap();
+    let [driver, mixed] = ["driver", "mixed"].map(|name| host.path().join(name));
+    for dir in [&driver, &mixed] {
+        fs::create_dir(dir).unwrap();
+        fs::write(dir.join("libcuda.so.1"), "").unwrap();
+    }
+    fs::write(mixed.join("libcublas.so.12"), "").unwrap();
+    let value = format!("{}:{}::", mixed.display(), driver.display());
+    let before = env(&[("LD_LIBRARY_PATH", &value)]);
+    let activation = Activation::for_view(&path, &before).unwrap();
+    let after = activation.environment(&before).unwrap();
+    let expected = format!("{}/ld:{}", path.display(), driver.display());
+    assert_eq!(get(&after, "LD_LIBRARY_PATH"), Some(&*expected));
+    assert!(activation.notes[0].contains("mixed"), "{:?}", activation.notes);
+    let again = Activation::for_view(&path, &after).unwrap();
+    assert_eq!(again.environment(&after).unwrap(), after);
+    assert!(again.notes.is_empty());
+    // Without a farm too.
+    let (_dir, path) = view(&recorded(), &[]);
+    let after = Activation::for_view(&path, &before).unwrap().environment(&before).unwrap();
+    assert_eq!(get(&after, "LD_LIBRARY_PATH"), driver.to_str());
+}
+
+#[test]
 fn another_active_environment_leaves_path() {
     let (_one, first) = view(&Recorded { ld: true, ..recorded() }, &[]);
     let (_two, second) = view(&recorded(), &[]);

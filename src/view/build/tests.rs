@@ -10,10 +10,12 @@ use crate::package::Relocation;
 use crate::view::activate;
 use crate::view::testing::{Package, Set, compile, library, path};
 
-/// Any CPython 3 of this machine: these tests cannot do without one.
+/// A CPython of this machine, of the version in `GPUENV_TEST_PYTHON` or any 3: these tests cannot
+/// do without one.
 fn python() -> Interpreter {
-    let any = uv_pep440::Version::from_str("3").unwrap();
-    find_python(&any, &|name| std::env::var_os(name)).unwrap()
+    let wanted = std::env::var("GPUENV_TEST_PYTHON").unwrap_or("3".into());
+    let wanted = uv_pep440::Version::from_str(&wanted).unwrap();
+    find_python(&wanted, &|name| std::env::var_os(name)).unwrap()
 }
 
 /// A store with one view.
@@ -168,7 +170,7 @@ print(n)
 fn pip_refuses_to_change_it_and_says_what_to_do() {
     let built = Built::new(Set::on_host([demo()]));
     let bundled = "import ensurepip, glob, os; \
-                   print(*glob.glob(os.path.join(os.path.dirname(ensurepip.__file__), '_bundled', 'pip-*.whl')))";
+                   print(*sorted(glob.glob(os.path.join(os.path.dirname(ensurepip.__file__), '_bundled', 'pip-*.whl')))[-1:])";
     let output = built.run("bin/python", &["-c", bundled]);
     let wheel = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if wheel.is_empty() {
@@ -239,6 +241,68 @@ fn the_farm_serves_bare_names() {
     assert_eq!(String::from_utf8_lossy(out).trim(), "3 2", "{}", String::from_utf8_lossy(err));
 }
 
+/// Enough of the machine's Python to start, as a conda package would hold it.
+fn conda_python() -> Option<Package> {
+    let python = python();
+    let (major, minor, patch) = python.version;
+    let bytes = fs::read(&python.executable).unwrap();
+    let facts = crate::elf::read(&bytes).unwrap().unwrap();
+    if facts.needed.iter().any(|name| name.starts_with("libpython")) {
+        eprintln!("not checked: this Python keeps its code in a library");
+        return None;
+    }
+    let name = format!("python{major}.{minor}");
+    let mut package = Package::conda("python", &format!("{major}.{minor}.{patch}"))
+        .program(&format!("bin/{name}"), &bytes)
+        .link("bin/python", &name)
+        .link("bin/python3", &name);
+    let stdlib = python.prefix.join("lib").join(&name);
+    let parts = ["", "encodings", "collections", "re", "importlib", "importlib/metadata", "email"];
+    for part in parts {
+        let Ok(entries) = fs::read_dir(stdlib.join(part)) else { continue };
+        for file in
+            entries.map(|e| e.unwrap().path()).filter(|p| p.extension() == Some("py".as_ref()))
+        {
+            let at = file.strip_prefix(&stdlib).unwrap().to_str().unwrap();
+            package = package.file(&format!("lib/{name}/{at}"), &fs::read(&file).unwrap());
+        }
+    }
+    // Another mark by which Python knows its place.
+    Some(package.file(&format!("lib/{name}/lib-dynload/README"), b""))
+}
+
+/// Conda's Python is at home in the view however it is started.
+#[test]
+fn condas_python_has_the_view_as_its_prefix_in_every_way_of_starting() {
+    let Some(python) = conda_python() else { return };
+    let wheel = Package::wheel("demo").file("demo/__init__.py", b"X = 5\n").with_wheel(|meta| {
+        meta.console_scripts = vec!["show = demo.show:main".into()];
+    });
+    let show = "def main():\n    import sys\n    print(sys.prefix)\n";
+    let built = Built::new(Set::of([python, wheel.file("demo/show.py", show.as_bytes())]));
+    let view = built.view.display().to_string();
+    assert!(fs::metadata(built.view.join("bin/python")).unwrap().nlink() > 1, "hard links");
+    let about = ["-c", "import sys, demo; print(sys.prefix, demo.X)"];
+    let isolated = ["-I", about[0], about[1]];
+    for program in ["bin/python", "bin/python3"] {
+        assert_eq!(built.says(program, &about), format!("{view} 5"));
+        assert_eq!(built.says(program, &isolated), format!("{view} 5"));
+    }
+    let elsewhere = built.dir.path().join("elsewhere");
+    std::os::unix::fs::symlink(built.view.join("bin/python"), &elsewhere).unwrap();
+    // `current_dir` of the run is another one, and the link is absolute.
+    assert_eq!(built.says(elsewhere.to_str().unwrap(), &about), format!("{view} 5"));
+    let by_path = Command::new("python")
+        .args(about)
+        .env_clear()
+        .env("PATH", format!("{view}/bin:/usr/bin"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&by_path.stdout).trim(), format!("{view} 5"));
+    assert_eq!(built.says("bin/show", &[]), view);
+    assert!(built.site().parent().unwrap().join("EXTERNALLY-MANAGED").is_file());
+}
+
 /// A kernel has the environment's variables, whatever has Jupyter's process.
 #[test]
 fn a_kernel_starts_with_the_variables_of_the_environment() {
@@ -264,6 +328,28 @@ fn a_kernel_starts_with_the_variables_of_the_environment() {
     let expected = format!("it's {}/ld None\n", built.view.display());
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{err}");
+}
+
+#[test]
+fn the_run_script_keeps_directories_of_the_driver_alone() {
+    let built = Built::new(Set::on_host([demo()]));
+    let [driver, mixed] = ["driver", "mixed"].map(|name| built.dir.path().join(name));
+    for dir in [&driver, &mixed] {
+        fs::create_dir(dir).unwrap();
+        fs::write(dir.join("libcuda.so.1"), "").unwrap();
+    }
+    fs::write(mixed.join("libcublas.so.12"), "").unwrap();
+    let run = |value: String| {
+        let output = Command::new(built.view.join("share/gpuenv/run"))
+            .args(["sh", "-c", "echo ${LD_LIBRARY_PATH-unset}"])
+            .env("LD_LIBRARY_PATH", value)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    let all = format!("/x::{}:{}", mixed.display(), driver.display());
+    assert_eq!(run(all), driver.display().to_string());
+    assert_eq!(run("/x:".into()), "unset");
 }
 
 /// With scripts of conda packages, too.

@@ -123,6 +123,29 @@ fn rpath_is_inherited_and_runpath_is_not() {
 }
 
 #[test]
+fn what_is_loaded_already_need_not_be_found() {
+    // a (search path) → b and c; b (none) → c. The loader has c before it looks at b's needs.
+    let set = |needs: &[&str]| {
+        let a = library("a", 1, needs, &["-Wl,--enable-new-dtags,-rpath,$ORIGIN/../l"]);
+        Set::on_host([
+            Package::wheel("a").file("a/liba.so", &a),
+            Package::wheel("b").file("l/libb.so", &library("b", 1, &["q"], &[])),
+            Package::wheel("q").file("l/libq.so", &library("q", 1, &[], &[])),
+        ])
+    };
+    assert!(names(&set(&["b", "q"]).plan().unwrap()).is_empty());
+    assert_eq!(names(&set(&["b"]).plan().unwrap()), ["libq.so"]);
+}
+
+#[test]
+fn a_wheel_finds_what_it_holds_itself() {
+    let wheel = Package::wheel("p")
+        .file("p/libp.so", &library("p", 1, &["q"], &[]))
+        .file("p/libq.so", &library("q", 1, &[], &[]));
+    assert!(names(&Set::on_host([wheel]).plan().unwrap()).is_empty());
+}
+
+#[test]
 fn the_interpreters_rpath_serves_what_it_loads() {
     let dir = tempfile::tempdir().unwrap();
     let set = |tags: &str| {
@@ -188,8 +211,9 @@ fn paddle_takes_condas_names_where_they_are() {
     let paddle = library("paddle", 1, &[], &["-Wl,--enable-new-dtags,-rpath,$ORIGIN/../libs/"]);
     let wheel = wheel.file("paddle/fluid/libpaddle.so", &paddle);
     let plan = Set::of([python, conda, wheel]).plan().unwrap();
-    let expected = [("libcudnn.so".to_owned(), "../lib/libcudnn.so.8.1.0".to_owned())];
-    assert_eq!(farm_of(&plan), expected.into());
+    let farm = farm_of(&plan);
+    assert_eq!(farm["libcudnn.so"], "../lib/libcudnn.so.8.1.0");
+    assert_eq!(farm.into_keys().collect::<Vec<_>>(), ["libcudnn.so", "libcudnn.so.8"]);
 }
 
 #[test]

@@ -298,8 +298,42 @@ fn two_copies_of_one_package_are_an_error_with_both_owners() {
         .file(&format!("{SITE}/boltons/__init__.py"), b"conda")
         .file(&format!("{SITE}/boltons/x.py"), b"conda");
     let wheel = Package::wheel("boltons").file("boltons/__init__.py", b"wheel");
-    let error = Set::of([conda_python(), conda, wheel]).plan().unwrap_err();
-    assert!(matches!(&error, PlanError::Conflicts(all) if all.len() == 1), "{error}");
+    let mut set = Set::of([conda_python(), conda, wheel]);
+    let error = set.plan().unwrap_err();
+    let PlanError::Conflicts(all) = &error else { panic!("{error}") };
+    assert_eq!((&*all[0].first.0, &*all[0].second.0), ("conda:boltons", "pypi:boltons"));
+    let contested = path(&format!("{SITE}/boltons/__init__.py"));
+    set.options.winners.insert(contested.clone(), "pypi:boltons".into());
+    let held = flatten(&set.plan().unwrap(), &set).remove(contested.as_str());
+    assert_eq!(held, Some(format!("{} false", Sha256::of(b"wheel"))));
+}
+
+#[test]
+fn what_is_gpuenvs_own_is_refused() {
+    for at in ["ld/libx.so", "share/gpuenv/run", "ld", "pip.conf"] {
+        let set = Set::of([conda_python(), Package::conda("a", "1").file(at, b"x")]);
+        let error = set.plan().unwrap_err();
+        assert!(error.to_string().contains("gpuenv") && error.to_string().contains(at), "{error}");
+    }
+}
+
+/// The view hash is a promise: this text changes only with the format number.
+#[test]
+fn the_manifest_is_as_written_down() {
+    let a = Package::wheel("a")
+        .file("a/__init__.py", b"")
+        .file("a-1.0.data/scripts/tool", b"#!python\n")
+        .file("top.py", b"")
+        .with_wheel(|meta| {
+            meta.data = Some("a-1.0.data".into());
+            meta.python_scripts = vec![path("a-1.0.data/scripts/tool")];
+            meta.console_scripts = vec!["run = a:f".into()];
+        });
+    let manifest = ViewManifest::of(&Set::on_host([a]).plan().unwrap());
+    let golden = include_str!("../../../store-layout/golden/view-manifest");
+    let hash = include_str!("../../../store-layout/golden/view-manifest.sha256");
+    assert_eq!(manifest.text(), golden, "{}", manifest.text());
+    assert_eq!(manifest.hash().to_string(), hash.trim());
 }
 
 #[test]
