@@ -97,7 +97,7 @@ class Bench:
 
     def project(self, lock=None):
         path = self.fresh("project")
-        lines = ["[env]", 'name = "bench"', 'platforms = ["linux-64"]', "", "[host]", f'python = "{self.python}"', "", "[pypi-dependencies]"]
+        lines = ["[env]", 'name = "bench"', 'platforms = ["linux-64"]', "", "[host]", f'python = "{self.python}"', "", "[pypi-options]", "pip = false", "", "[pypi-dependencies]"]
         for requirement in self.requirements:
             name, spec = re.fullmatch(r"([A-Za-z0-9._-]+)(.*)", requirement).groups()
             lines.append(f'{name} = "{spec or "*"}"')

@@ -53,6 +53,7 @@ fn data(name: &str) -> Option<PathBuf> {
 /// certificates and pip configuration, and no mirror. Downloads are shared by all tests.
 fn online() -> Sandbox {
     let mut sandbox = Sandbox::new();
+    sandbox.online = true;
     std::fs::write(&sandbox.config, "").expect("writing the configuration");
     for (name, value) in std::env::vars() {
         let upper = name.to_uppercase();

@@ -94,7 +94,7 @@ impl Host {
     /// The conda package `python`. Takes about two seconds and some 40 MB.
     pub fn package(&self) -> Package {
         let mut package = Package::new("python", &self.full);
-        package.build = format!("h0_0_{}", self.tag().replace("cp", "cpython"));
+        package.build = "h0_0_cpython".into();
         package.depends = vec!["__glibc >=2.17".into()];
         package.constrains = vec![format!("python_abi {}.* *_{}", self.minor, self.tag())];
         let short = format!("python{}", self.minor);
