@@ -47,13 +47,13 @@ pub struct Cli {
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
     /// Directory of env.toml [default: here, or the nearest directory above that has one]
-    #[arg(long, global = true, value_name = "DIR", env = "GPUENV_PROJECT")]
+    #[arg(long, global = true, value_name = "DIR", env = "GPUENV_PROJECT", hide_env_values = true)]
     pub project: Option<PathBuf>,
     /// The store [default: the XDG data directory]
-    #[arg(long, global = true, value_name = "DIR", env = "GPUENV_STORE")]
+    #[arg(long, global = true, value_name = "DIR", env = "GPUENV_STORE", hide_env_values = true)]
     pub store: Option<PathBuf>,
     /// gpuenv's own configuration [default: gpuenv/config.toml in the XDG configuration directory]
-    #[arg(long, global = true, value_name = "FILE", env = "GPUENV_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "GPUENV_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
     /// Ask no source: use what the caches and the store hold
     #[arg(long, global = true)]
