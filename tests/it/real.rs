@@ -30,6 +30,8 @@ pub fn trials() -> Vec<Trial> {
         trial("real::paddledetection_trains", network, || {
             example("paddledetection", "parameters moved");
         }),
+        trial("real::paddle_gpu_trains", network, || example("paddle-gpu", "cuDNN 8600")),
+        trial("real::torch_cu121_trains", network, || example("torch-cu121", "torch 2.1.0+cu121")),
         trial("real::cudnn_cu11_by_bare_soname", network, || cudnn("cu11", "==8.6.0.163", "8600")),
         trial("real::cudnn_cu12_by_bare_soname", network, || cudnn("cu12", "==8.9.2.26", "8902")),
         trial("real::examples_lock_again", None, examples_lock_again),
