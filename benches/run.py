@@ -113,7 +113,7 @@ class Bench:
     def gpuenv(self, project, store, cache, *arguments):
         env = {
             "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"], "HOME": self.base,
-            "GPUENV_STORE": store, "GPUENV_CACHE": cache, "GPUENV_CONFIG": self.config,
+            "GPUENV_STORE": store, "GPUENV_CACHE": cache, "XDG_CACHE_HOME": cache, "GPUENV_CONFIG": self.config,
         }
         return run([self.options.gpuenv, "-q", "--project", project, *arguments], env)
 

@@ -327,7 +327,7 @@ impl Drop for Sandbox {
 }
 
 /// Directories of a store are read-only.
-fn make_writable(dir: &Path) {
+pub fn make_writable(dir: &Path) {
     let _ = std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755));
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|t| t.is_dir()) {

@@ -50,6 +50,9 @@ fn probe(name: &str) -> Option<Host> {
     })
 }
 
+/// File name, bytes and METADATA of a wheel.
+type PipWheel = (String, Vec<u8>, Vec<u8>);
+
 impl Host {
     /// `cp311`.
     pub fn tag(&self) -> String {
@@ -63,13 +66,13 @@ impl Host {
     }
 
     /// The wheel of pip that the interpreter bundles: file name, bytes and METADATA.
-    pub fn pip(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
-        static FOUND: LazyLock<Option<(String, Vec<u8>, Vec<u8>)>> =
+    pub fn pip(&self) -> Option<PipWheel> {
+        static FOUND: LazyLock<Option<PipWheel>> =
             LazyLock::new(|| host().and_then(Host::find_pip));
         FOUND.clone()
     }
 
-    fn find_pip(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
+    fn find_pip(&self) -> Option<PipWheel> {
         let bundled = self.prefix.join(format!("lib/python{}/ensurepip/_bundled", self.minor));
         let dirs = [bundled, PathBuf::from("/usr/share/python-wheels")];
         let file = dirs.iter().filter_map(|d| std::fs::read_dir(d).ok()).flatten().flatten().find(
