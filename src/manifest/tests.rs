@@ -540,6 +540,51 @@ fn every_table_form_is_read() {
 }
 
 #[test]
+fn a_bare_version_means_exactly_that_one() {
+    for (written, means) in [
+        ("1.2.3", "==1.2.3"),
+        ("1.2|1.4", "==1.2|==1.4"),
+        ("1.2 | 1.4", "==1.2|==1.4"),
+        ("1.2 py3*_4", "==1.2 build=py3*_4"),
+        ("2.0 1", "==2.0 build=1"),
+        (">=1,<2|3.0", ">=1,<2|==3.0"),
+        ("=1.2", "1.2.*"),
+        ("1.2.*", "1.2.*"),
+        ("~=1.2", "~=1.2"),
+        ("1!2.0", "==1!2.0"),
+        (">=1.2, <2", ">=1.2,<2"),
+    ] {
+        let manifest = read(&format!("[dependencies]\nx = \"{written}\"\n"));
+        assert_eq!(manifest.dependencies[0].requirement(), means, "{written}");
+    }
+    let manifest = read("[dependencies]\nx = { version = \"1.2\" }\n");
+    assert_eq!(manifest.dependencies[0].requirement(), "==1.2");
+}
+
+#[test]
+fn a_channel_may_be_named_as_written_or_as_messages_call_it() {
+    for (channel, named, means) in [
+        ("/srv/chan", "/srv/chan/", "dir:chan"),
+        ("/srv/chan", "dir:chan", "dir:chan"),
+        ("./../up", "./../up", "../up"),
+        ("./../up", "../up", "../up"),
+        (
+            "https://h.example.invalid/c/",
+            "https://h.example.invalid/c",
+            "https://h.example.invalid/c",
+        ),
+    ] {
+        let text = format!(
+            "[env]\nname = \"e\"\nplatforms = [\"linux-64\"]\nchannels = [\"{channel}\"]\n\
+             [dependencies]\nx = {{ version = \"*\", channel = \"{named}\" }}\n"
+        );
+        let manifest = parse(&text, "env.toml").unwrap();
+        let words = manifest.dependencies[0].requirement();
+        assert_eq!(words, format!("* channel={means}"), "{named}");
+    }
+}
+
+#[test]
 fn byte_order_marks_and_line_ends_do_not_shift_places() {
     let text = format!("\u{feff}{HEAD}[gpu]\ncuda = 1\n").replace('\n', "\r\n");
     let (words, _, place) = refuse(&text);

@@ -364,7 +364,7 @@ fn best_archives(records: &[Arc<RepoDataRecord>]) -> Vec<&Arc<RepoDataRecord>> {
 }
 
 /// Whether a record comes from a channel, by the channel's name or by its URL.
-fn from_channel(channel: &Channel, record: &RepoDataRecord) -> bool {
+pub(super) fn from_channel(channel: &Channel, record: &RepoDataRecord) -> bool {
     let bare = |text: &str| text.trim_end_matches('/').to_owned();
     let base = bare(channel.base_url.as_str());
     let own = record.channel.as_deref().map(bare);

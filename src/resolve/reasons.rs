@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rattler_conda_types::NamelessMatchSpec;
 use resolvo::SolvableId;
 use uv_normalize::PackageName as DistName;
 use uv_pep440::{Version, VersionSpecifiers};
 
-use super::conda::{CondaRejection, record_matches};
+use super::conda::{CondaRejection, from_channel, record_matches};
 use super::engine::{Engine, pins};
 use super::names::{Candidate, Name, Set};
 use super::provider::WheelOrigin;
@@ -267,19 +268,70 @@ impl<'t, 'p> Reasons<'t, 'p> {
             let nearest = words::nearest(text, names.iter().map(String::as_str));
             return self.with_nearest(channels, &nearest, text, "[pypi-dependencies]");
         }
-        let channel = self.engine.problem.channels.first().cloned();
         let newest = &versions[versions.len() - 1];
+        if let Set::Spec(spec) = set
+            && let Some(why) = self.why_no_build(name, spec)
+        {
+            return why;
+        }
         if self.root {
             self.advise(format!("ask for a version of {text} that exists"));
         }
-        let builds = match set {
-            Set::Spec(spec) if spec.build.is_some() => " in such a build",
-            _ => "",
-        };
-        match (versions.len(), channel) {
-            (1, _) => format!("there is only {newest}{builds}"),
-            (_, _) => format!("there is no such version{builds}: {}", some(&versions)),
+        match versions.len() {
+            1 => format!("there is only {newest}"),
+            _ => format!("there is no such version: {}", some(&versions)),
         }
+    }
+
+    /// Where the version is there and the rest of the spec is what nothing fits: a channel that
+    /// is not in env.toml, or a build.
+    fn why_no_build(&mut self, name: &Name, spec: &NamelessMatchSpec) -> Option<String> {
+        let Name::Conda(text) = name else { return None };
+        let known = self.engine.conda_candidates(self.engine.conda_name(text));
+        let records: Vec<_> = known
+            .usable
+            .iter()
+            .filter_map(|id| match self.engine.candidate(*id) {
+                Candidate::Record { record, .. } => Some(record.clone()),
+                _ => None,
+            })
+            .collect();
+        if let Some(channel) = &spec.channel
+            && !records.iter().any(|record| from_channel(channel, record))
+        {
+            let channel = channel.name();
+            self.advise(format!(
+                "add {channel} to channels in env.toml: a requirement that names a channel takes nothing from another"
+            ));
+            return Some(format!(
+                "{text} comes from {}, not from a channel {channel}",
+                words::list(&self.engine.problem.channels, "or")
+            ));
+        }
+        if spec.build.is_none() && spec.build_number.is_none() {
+            return None;
+        }
+        let mut builds: Vec<(&rattler_conda_types::VersionWithSource, &str)> = records
+            .iter()
+            .map(|record| &record.package_record)
+            .filter(|record| spec.version.as_ref().is_none_or(|v| v.matches(&record.version)))
+            .map(|record| (&record.version, record.build.as_str()))
+            .collect();
+        builds.sort_unstable();
+        builds.dedup();
+        let (newest, _) = builds.last()?;
+        let of_newest: Vec<String> = builds
+            .iter()
+            .filter(|(version, _)| version == newest)
+            .map(|(_, build)| (*build).to_owned())
+            .collect();
+        if self.root {
+            self.advise(format!("ask for a build of {text} that exists"));
+        }
+        Some(format!(
+            "there is no such build: {newest} has {}",
+            words::short_list(&of_newest, 6, "and")
+        ))
     }
 
     fn why_no_virtual(&mut self, name: &str) -> String {
@@ -295,12 +347,20 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 "env.toml declares no GPU".to_owned()
             }
             ("__cuda", Some(own)) => {
-                self.advise("raise gpu.cuda or gpu.driver in env.toml, if the machines have it");
-                format!("the driver declared in env.toml runs CUDA {}", own.version)
+                self.advise("raise gpu.cuda in env.toml, if the drivers of the machines run it");
+                format!("env.toml declares CUDA {} ([gpu] cuda)", own.version)
             }
             ("__glibc", Some(own)) => {
                 self.advise("raise libc in [system-requirements], if all machines have it");
                 format!("env.toml promises glibc {}", own.version)
+            }
+            ("__linux", Some(own)) => {
+                self.advise("raise linux in [system-requirements], if all machines have it");
+                format!("env.toml promises Linux {}", own.version)
+            }
+            ("__archspec", Some(own)) => {
+                self.advise("raise archspec in [system-requirements], if all machines have it");
+                format!("env.toml promises a processor {}", own.build_string)
             }
             (_, Some(own)) => format!("the target has {name} {}", own.version),
             (_, None) => format!("the target has no {name}"),

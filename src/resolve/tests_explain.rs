@@ -467,6 +467,59 @@ declare the GPU in env.toml: [gpu] with cuda (and driver)
 }
 
 #[test]
+fn no_such_build() {
+    let mut world = World::new();
+    world.add("torch 2.0 cuda_1", &[]);
+    world.add("torch 2.1 cuda_1", &[]);
+    world.add("torch 2.1 cpu_0", &[]);
+    snapbox::assert_data_eq!(
+        world.refused(&problem().dep("torch 2.1 rocm*")),
+        snapbox::str![[r#"
+`torch ==2.1 rocm*` cannot be had on linux-64
+  - env.toml asks for `torch ==2.1 rocm*`, but there is no such build: 2.1 has cpu_0 and cuda_1
+
+ask for a build of torch that exists
+"#]]
+    );
+}
+
+#[test]
+fn a_dependency_names_a_channel_that_is_not_there() {
+    let mut world = World::new();
+    world.add("app 1.0 0", &["lab::torch >=1"]);
+    world.add("torch 2.1 cpu_0", &[]);
+    snapbox::assert_data_eq!(
+        world.refused(&problem().dep("app")),
+        snapbox::str![[r#"
+`app` cannot be had on linux-64
+  - env.toml asks for `app`
+  - app 1.0 needs torch >=1[channel="lab"], but torch comes from conda-forge or nvidia, not from a channel lab
+
+add lab to channels in env.toml: a requirement that names a channel takes nothing from another
+"#]]
+    );
+}
+
+#[test]
+fn kernel_and_processor_are_promised_in_env_toml() {
+    let mut world = World::new();
+    world.add("fresh 1.0 0", &["__linux >=5.10"]);
+    let mut old = problem().dep("fresh");
+    old.virtual_packages.retain(|package| package.name.as_normalized() != "__linux");
+    old.virtual_packages.push(virtual_package("__linux", "4.18"));
+    snapbox::assert_data_eq!(
+        world.refused(&old),
+        snapbox::str![[r#"
+`fresh` cannot be had on linux-64
+  - env.toml asks for `fresh`
+  - fresh 1.0 needs __linux >=5.10, but env.toml promises Linux 4.18
+
+raise linux in [system-requirements], if all machines have it
+"#]]
+    );
+}
+
+#[test]
 fn a_driver_too_old() {
     let mut world = World::new();
     world.add("torch 2.0 cuda_1", &["__cuda >=12"]);
@@ -478,9 +531,9 @@ fn a_driver_too_old() {
         snapbox::str![[r#"
 `torch` cannot be had on linux-64
   - env.toml asks for `torch`
-  - torch 2.0 needs __cuda >=12, but the driver declared in env.toml runs CUDA 11.2
+  - torch 2.0 needs __cuda >=12, but env.toml declares CUDA 11.2 ([gpu] cuda)
 
-raise gpu.cuda or gpu.driver in env.toml, if the machines have it
+raise gpu.cuda in env.toml, if the drivers of the machines run it
 "#]]
     );
 }

@@ -175,7 +175,12 @@ pub struct Attempts(pub Vec<Attempt>);
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for attempt in &self.0 {
-            write!(f, "\n  {} ({}): {}", attempt.place, attempt.source, attempt.outcome)?;
+            // Where the source's name is its URL, the place says it all.
+            if attempt.place.starts_with(&attempt.source) {
+                write!(f, "\n  {}: {}", attempt.place, attempt.outcome)?;
+            } else {
+                write!(f, "\n  {} ({}): {}", attempt.place, attempt.source, attempt.outcome)?;
+            }
         }
         Ok(())
     }
@@ -426,6 +431,20 @@ fn advice(tried: &Attempts) -> Option<String> {
                 .into(),
         );
     }
+    if outcomes().any(|o| matches!(o, Outcome::Size { .. } | Outcome::Content { .. })) {
+        return Some(
+            "what arrived is not the file: a login page, a broken proxy or a damaged mirror; open \
+             the URL in a browser, or list another mirror under `[mirrors]` in gpuenv's config.toml"
+                .into(),
+        );
+    }
+    if outcomes().any(|o| matches!(o, Outcome::Status { .. })) {
+        return Some(
+            "the server has a problem: try again later, or list a mirror under `[mirrors]` in \
+             gpuenv's config.toml"
+                .into(),
+        );
+    }
     if outcomes()
         .any(|o| matches!(o, Outcome::Unreachable(_) | Outcome::Stalled(_) | Outcome::Cut { .. }))
     {
@@ -542,6 +561,44 @@ mod tests {
         ] {
             assert_eq!(redacted(&Url::parse(url).unwrap()), shown);
         }
+    }
+
+    #[test]
+    fn advice_fits_what_happened() {
+        let hint = |outcome: Outcome| {
+            SourceError::Fetch {
+                file: "x-1-0.conda".into(),
+                tried: Attempts(vec![Attempt {
+                    source: "https://h.example.invalid/c".into(),
+                    place: "https://h.example.invalid/c/x".into(),
+                    outcome,
+                }]),
+                locked: true,
+            }
+            .hint()
+            .unwrap()
+        };
+        assert!(hint(Outcome::Missing).contains("gone"));
+        assert!(hint(Outcome::Status { code: 500 }).contains("try again later"));
+        let page = Outcome::Size { expected: 9, found: 5, looks_like: Some("an HTML page") };
+        assert!(hint(page).contains("login page"));
+    }
+
+    #[test]
+    fn a_source_called_by_its_url_is_named_once() {
+        let attempt = |source: &str| {
+            Attempts(vec![Attempt {
+                source: source.into(),
+                place: "https://h.example.invalid/c/x".into(),
+                outcome: Outcome::Missing,
+            }])
+            .to_string()
+        };
+        assert_eq!(
+            attempt("https://h.example.invalid/c"),
+            "\n  https://h.example.invalid/c/x: no such file"
+        );
+        assert_eq!(attempt("lab"), "\n  https://h.example.invalid/c/x (lab): no such file");
     }
 
     #[test]

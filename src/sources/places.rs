@@ -77,6 +77,12 @@ fn bases(source: &Source, own: Option<Url>, ground: Ground<'_>) -> Result<Vec<Ur
         }
         (None, None) => bases.push(named(&source.name, ground)?),
     }
+    // A mirror may also be listed under the URL that it stands for.
+    if let Some(own) = bases.last()
+        && let Some(mirrors) = config.mirrors.get(own.as_str().trim_end_matches('/'))
+    {
+        bases.splice(0..0, mirrors.iter().cloned());
+    }
     let mut seen = Vec::new();
     for mut base in bases {
         if !base.path().ends_with('/') {
@@ -193,9 +199,15 @@ mod tests {
             .condarc
             .mirrored_channels
             .insert("c".into(), vec![url("https://n.example.invalid/c/")]);
-        let list = list("c", &config);
-        assert_eq!(list[..2], ["https://m.example.invalid/c/", "https://n.example.invalid/c/"]);
-        assert_eq!(list.len(), 3);
+        let list_c = list("c", &config);
+        assert_eq!(list_c[..2], ["https://m.example.invalid/c/", "https://n.example.invalid/c/"]);
+        assert_eq!(list_c.len(), 3);
+        // Under the URL that it stands for, too.
+        let own = list("d", &config)[0].clone();
+        config
+            .mirrors
+            .insert(own.trim_end_matches('/').into(), vec![url("https://m.example.invalid/d")]);
+        assert_eq!(list("d", &config), ["https://m.example.invalid/d/", &own]);
     }
 
     #[test]

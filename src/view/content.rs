@@ -219,11 +219,8 @@ impl Content {
             None => "noarch".to_owned(),
         };
         if let Content::CondaMeta { channel, file, .. } = self {
-            let base = match given.as_ref().and_then(Value::as_str) {
-                Some(url) => url.trim_end_matches('/').to_owned(),
-                None => default_channel_url(channel),
-            };
-            let url = url::Url::parse(&format!("{base}/{subdir}/{file}"))?;
+            let mut url = channel_base(channel, given.as_ref().and_then(Value::as_str))?;
+            url.set_path(&format!("{}/{subdir}/{file}", url.path().trim_end_matches('/')));
             all.insert("url".into(), json!(url.as_str()));
         }
         if requested {
@@ -321,11 +318,25 @@ impl RunScript {
     }
 }
 
-/// The URL that the conda libraries give a channel of this name by default.
-fn default_channel_url(channel: &str) -> String {
+/// The URL of a channel in prefix records: what env.toml gives, or for a name what the conda
+/// libraries give it by default. A directory is a `file:` URL that leads nowhere, of its name
+/// in the lock: where it really is differs from machine to machine, and a view must not.
+fn channel_base(channel: &str, given: Option<&str>) -> Result<url::Url, url::ParseError> {
+    let directory = match given {
+        Some(url) if url.contains("://") => return url::Url::parse(url),
+        Some(path) => Some(path),
+        None => channel.strip_prefix("dir:"),
+    };
+    if let Some(path) = directory {
+        let parts: Vec<_> =
+            path.split('/').filter(|part| !matches!(*part, "" | "." | "..")).collect();
+        let mut url = url::Url::parse("file:///")?;
+        url.set_path(&parts.join("/"));
+        return Ok(url);
+    }
     let config = rattler_conda_types::ChannelConfig::default_with_root_dir("/".into());
     let alias = config.channel_alias.as_str().trim_end_matches('/').to_owned();
-    format!("{alias}/{channel}")
+    url::Url::parse(&format!("{alias}/{channel}"))
 }
 
 impl CondaFile {
@@ -411,6 +422,21 @@ pub(super) fn base64_url(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_channel_has_a_url_that_names_no_place_of_this_machine() {
+        let url =
+            |channel: &str, given: Option<&str>| channel_base(channel, given).unwrap().to_string();
+        assert_eq!(
+            url("https://h.example.invalid/lab", Some("https://h.example.invalid/lab")),
+            "https://h.example.invalid/lab"
+        );
+        assert_eq!(url("./channel", Some("./channel")), "file:///channel");
+        assert_eq!(url("../../up", Some("../../up")), "file:///up");
+        assert_eq!(url("dir:my chan#1", None), "file:///my%20chan%231");
+        assert!(url("conda-forge", None).ends_with("/conda-forge"));
+        assert!(url("conda-forge", None).starts_with("https://"));
+    }
 
     #[test]
     fn base64_of_every_remainder() {

@@ -12,7 +12,7 @@ use rattler_digest::{Md5, parse_digest_from_hex};
 use uv_normalize::PackageName as DistName;
 
 use super::super::error::{FaultKind, nearest};
-use super::super::location::{Place, place};
+use super::super::location::{Place, lock_location, place};
 use super::super::model::{CondaDependency, Spanned};
 use super::reader::{Node, Reader, Section};
 use crate::hash::Sha256;
@@ -86,7 +86,7 @@ fn string_spec(text: &str) -> Result<NamelessMatchSpec, Refused> {
     }
     let table = "the string holds a version and perhaps a build; channel, URL and the rest go into a table such as { version = \"1.2.*\", channel = \"conda-forge\" }";
     let hint = if text.contains([':', '[', '/']) { table } else { VERSION_HINT };
-    let spec = NamelessMatchSpec::from_str(text, ParseStrictness::Strict)
+    let spec = NamelessMatchSpec::from_str(&exactly(text), ParseStrictness::Strict)
         .map_err(|error| (hint.into(), Some(Box::new(error) as _)))?;
     let plain = NamelessMatchSpec {
         version: spec.version.clone(),
@@ -99,6 +99,33 @@ fn string_spec(text: &str) -> Result<NamelessMatchSpec, Refused> {
     Ok(plain)
 }
 
+/// `text` with `==` before each bare version of its bound, which the strict parser refuses
+/// (conda reads it as `==` or as `=`, depending on where it stands).
+fn exactly(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(['|', ',', '(', ')']).map_or(rest.len(), |at| at + 1);
+        let (part, after) = rest.split_at(end);
+        let words = part.trim_start();
+        out.push_str(&part[..part.len() - words.len()]);
+        let version = words.split([' ', '\t', '|', ',', '(', ')']).next().unwrap_or_default();
+        let bare = version.starts_with(|c: char| c.is_ascii_digit())
+            && version.chars().all(|c| c.is_ascii_alphanumeric() || "._+!-".contains(c));
+        if bare {
+            out.push_str("==");
+        }
+        out.push_str(words);
+        rest = after;
+        // Behind a version and a blank stands the build string, to the end.
+        if bare && words[version.len()..].trim_start().starts_with(|c: char| c != '|' && c != ',') {
+            out.push_str(rest);
+            break;
+        }
+    }
+    out
+}
+
 fn table_spec<'t>(
     reader: &mut Reader<'t>,
     section: &Section<'t>,
@@ -108,7 +135,7 @@ fn table_spec<'t>(
     reader.only(section, &KEYS);
     let mut spec = NamelessMatchSpec::default();
     if let Some(text) = reader.string(section, "version") {
-        match VersionSpec::from_str(text.value, ParseStrictness::Strict) {
+        match VersionSpec::from_str(&exactly(text.value), ParseStrictness::Strict) {
             Ok(version) => spec.version = Some(version),
             Err(error) => {
                 reader.invalid::<()>(
@@ -186,18 +213,19 @@ fn channel<'t>(
     text: &Spanned<&'t str>,
     channels: &[Spanned<String>],
 ) -> Option<Channel> {
-    let same = |a: &str| a.trim_end_matches('/') == text.value.trim_end_matches('/');
+    let wanted = text.value.trim_end_matches('/');
+    let same = |a: &str| a.trim_end_matches('/') == wanted || lock_location(a).name == wanted;
     let Some(found) = channels.iter().find(|channel| same(&channel.value)) else {
         let nearest = nearest(text.value, channels.iter().map(|channel| channel.value.as_str()));
         let name = super::super::location::mask_credentials(text.value);
         reader.fault(text.span.clone(), FaultKind::UnknownChannel { name, nearest });
         return None;
     };
-    // Where a channel really is, only the machine knows. Its identity here is the name as
-    // written in [env]; a path is left below the root, which nobody may follow.
+    // Where a channel really is, only the machine knows. Its identity here is its name in the
+    // lock, as records have it; a path is left below the root, which nobody may follow.
     let config = ChannelConfig::default_with_root_dir(PathBuf::from("/"));
     match Channel::from_str(&found.value, &config) {
-        Ok(channel) => Some(Channel { name: Some(found.value.clone()), ..channel }),
+        Ok(channel) => Some(Channel { name: Some(lock_location(&found.value).name), ..channel }),
         Err(error) => {
             reader.invalid(text.span.clone(), "a channel", text.value, None, Some(Box::new(error)))
         }
