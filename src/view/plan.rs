@@ -666,7 +666,7 @@ fn link_farm(
             path: library.path.clone(),
         };
         let (first, second) = (place(&twice.first), place(&twice.second));
-        if twice.in_farm {
+        if twice.ambiguous {
             return Err(PlanError::FarmDuplicate { name: twice.name, first, second });
         }
         findings.push(Finding::DuplicateSoname { soname: twice.name, first, second });
