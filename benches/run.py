@@ -97,7 +97,7 @@ class Bench:
 
     def project(self, lock=None):
         path = self.fresh("project")
-        lines = ["[env]", 'name = "bench"', 'platforms = ["linux-64"]', "", "[host]", f'python = "{self.python}"', "", "[pypi-dependencies]"]
+        lines = ["[env]", 'name = "bench"', 'platforms = ["linux-64"]', "", "[host]", f'python = "{self.python}"', "", "[pypi-options]", "pip = false", "", "[pypi-dependencies]"]
         for requirement in self.requirements:
             name, spec = re.fullmatch(r"([A-Za-z0-9._-]+)(.*)", requirement).groups()
             lines.append(f'{name} = "{spec or "*"}"')
@@ -113,7 +113,7 @@ class Bench:
     def gpuenv(self, project, store, cache, *arguments):
         env = {
             "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"], "HOME": self.base,
-            "GPUENV_STORE": store, "GPUENV_CACHE": cache, "GPUENV_CONFIG": self.config,
+            "GPUENV_STORE": store, "GPUENV_CACHE": cache, "XDG_CACHE_HOME": cache, "GPUENV_CONFIG": self.config,
         }
         return run([self.options.gpuenv, "-q", "--project", project, *arguments], env)
 

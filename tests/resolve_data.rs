@@ -8,12 +8,13 @@ use std::sync::Arc;
 use gpuenv::manifest::Prereleases;
 use gpuenv::resolve::{
     Asker, ChosenKind, CondaRequirement, Keep, Key, Problem, Provider, ProviderError, Solution,
-    SolveError, Want, WheelFile, WheelListing, WheelMetadata, WheelOrigin, solve,
+    SolveError, Want, WheelFile, WheelListing, WheelMetadata, WheelOrigin, WheelRequirement, solve,
 };
 use rattler_conda_types::{
     Channel, GenericVirtualPackage, MatchSpec, PackageName, ParseMatchSpecOptions, RepoData,
     RepoDataRecord, Subdir,
 };
+use uv_distribution_filename::WheelFilename;
 
 /// Channels of a directory, for linux-64.
 struct Channels {
@@ -71,18 +72,56 @@ impl Provider for Channels {
 
     fn wheels(
         &self,
-        _: &uv_normalize::PackageName,
+        name: &uv_normalize::PackageName,
         _: &WheelOrigin,
     ) -> Result<Arc<WheelListing>, ProviderError> {
-        Ok(Arc::new(WheelListing { unknown: true, ..WheelListing::default() }))
+        let files: Vec<_> = WHEELS
+            .iter()
+            .map(|(file, _)| (file, file.parse::<WheelFilename>().unwrap()))
+            .filter(|(_, filename)| filename.name == *name)
+            .map(|(file, filename)| {
+                Arc::new(WheelFile {
+                    filename,
+                    file: (*file).to_owned(),
+                    source: "wheels".to_owned(),
+                    url: format!("https://wheels.example.invalid/{file}"),
+                    size: None,
+                    sha256: None,
+                    requires_python: None,
+                    yanked: None,
+                    upload_time: None,
+                })
+            })
+            .collect();
+        let unknown = files.is_empty();
+        Ok(Arc::new(WheelListing { files, unknown, ..WheelListing::default() }))
     }
 
     fn metadata(&self, file: &Arc<WheelFile>) -> Result<Arc<WheelMetadata>, ProviderError> {
-        Err(ProviderError::Unusable(format!("{} is not here", file.file)))
+        let requires = WHEELS.iter().find(|(name, _)| *name == file.file).unwrap().1;
+        Ok(Arc::new(WheelMetadata {
+            name: file.filename.name.clone(),
+            version: file.filename.version.clone(),
+            requires_python: None,
+            requires_dist: requires.iter().map(|text| text.parse().unwrap()).collect(),
+            extras: Vec::new(),
+        }))
     }
 
     fn prefetch(&self, _: Vec<Want>) {}
 }
+
+/// Wheels beside the channels.
+const WHEELS: &[(&str, &[&str])] = &[
+    ("trainer-2.0-py3-none-any.whl", &["torch>=2", "numpy", "tool[fast]; python_version < '4'"]),
+    ("tool-1.0-cp310-cp310-manylinux_2_17_x86_64.whl", &["pyyaml"]),
+    ("tool-1.0-cp311-cp311-manylinux_2_17_x86_64.whl", &["pyyaml"]),
+    ("tool-1.1-cp310-cp310-manylinux_2_17_x86_64.whl", &["pyyaml"]),
+    ("torch-2.9.0-cp311-cp311-manylinux_2_28_x86_64.whl", &["sympy"]),
+    ("numpy-2.3.0-cp311-cp311-manylinux_2_28_x86_64.whl", &[]),
+    ("pyyaml-6.0-cp311-cp311-manylinux_2_17_x86_64.whl", &[]),
+    ("pyyaml-6.0-cp310-cp310-manylinux_2_17_x86_64.whl", &[]),
+];
 
 /// Conda problems; the same list is what other solvers were compared on.
 const PROBLEMS: &[(&[&str], &[&str], Option<&str>)] = &[
@@ -208,6 +247,41 @@ fn conda_problems() {
             })
         );
     }
+}
+
+/// Conda's torch and numpy serve the wheel; what conda's part does not need is a wheel; the
+/// interpreter is the newest that all agree on.
+#[test]
+#[ignore = "needs channel data"]
+fn a_joint_problem() {
+    let world = Channels::load(&["conda-forge"]);
+    let mut problem = problem(&["conda-forge"], &["pytorch"], Some("12.4"));
+    problem.wheels.push(WheelRequirement {
+        name: "trainer".parse().unwrap(),
+        extras: Vec::new(),
+        specifiers: uv_pep440::VersionSpecifiers::empty(),
+        origin: WheelOrigin::Default,
+        marker: uv_pep508::MarkerTree::TRUE,
+        asker: Asker::Manifest(50..51),
+    });
+    let solution = solve(&problem, &world).unwrap();
+    let mut wheels = Vec::new();
+    let mut conda = BTreeMap::new();
+    for chosen in &solution.packages {
+        match &chosen.what {
+            ChosenKind::Wheel { file, .. } => wheels.push(file.file.as_str()),
+            ChosenKind::Conda(record) => {
+                let record = &record.package_record;
+                conda.insert(record.name.as_normalized(), record.version.to_string());
+            }
+        }
+    }
+    wheels.sort_unstable();
+    assert!(conda["python"].starts_with("3.11."));
+    assert!(conda.contains_key("pytorch") && conda.contains_key("numpy"));
+    assert_eq!(wheels.len(), 3, "{wheels:?}");
+    assert!(wheels.iter().all(|file| !file.starts_with("torch-") && !file.starts_with("numpy-")));
+    assert_eq!(solution.warnings, ["tool 1.0 has no extra `fast`; it is ignored"]);
 }
 
 /// The mapping that the conda world publishes: wherever it says that a package provides

@@ -47,13 +47,13 @@ pub struct Cli {
 #[command(next_help_heading = "Options of every command")]
 pub struct Global {
     /// Directory of env.toml [default: here, or the nearest directory above that has one]
-    #[arg(long, global = true, value_name = "DIR", env = "GPUENV_PROJECT")]
+    #[arg(long, global = true, value_name = "DIR", env = "GPUENV_PROJECT", hide_env_values = true)]
     pub project: Option<PathBuf>,
     /// The store [default: the XDG data directory]
-    #[arg(long, global = true, value_name = "DIR", env = "GPUENV_STORE")]
+    #[arg(long, global = true, value_name = "DIR", env = "GPUENV_STORE", hide_env_values = true)]
     pub store: Option<PathBuf>,
     /// gpuenv's own configuration [default: gpuenv/config.toml in the XDG configuration directory]
-    #[arg(long, global = true, value_name = "FILE", env = "GPUENV_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "GPUENV_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
     /// Ask no source: use what the caches and the store hold
     #[arg(long, global = true)]
@@ -69,20 +69,61 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Write an env.toml
+    ///
+    /// With wheels alone, take the Python of the machine; with conda, name channels:
+    ///
+    ///   gpuenv init --host-python 3.11
+    ///   gpuenv init --channel conda-forge --python 3.11
+    #[command(verbatim_doc_comment)]
     Init(InitArgs),
     /// Add requirements to env.toml
+    ///
+    /// Comments and layout stay. A name that is there already gets the new requirement.
+    ///
+    ///   gpuenv add numpy 'cudnn=8.1.*'                   from conda
+    ///   gpuenv add --pypi 'torch==2.1.0'                 a wheel from the default index
+    ///   gpuenv add --pypi 'paddlepaddle-gpu' --index paddle
+    ///   gpuenv add --pypi ./dist/mine-1.0-py3-none-any.whl
+    #[command(verbatim_doc_comment)]
     Add(AddArgs),
     /// Remove requirements from env.toml
     Remove(RemoveArgs),
     /// Resolve env.toml into gpuenv.lock
+    ///
+    /// Conda packages, wheels and Python are solved together, for every platform of env.toml, on
+    /// any machine. What the old lock holds is kept where it still fits. Where the lock fits
+    /// already, no source is asked and nothing is written.
+    ///
+    ///   gpuenv lock              after editing env.toml, or to mend a bad merge of the lock
+    ///   gpuenv lock --fresh      the newest of everything
+    ///   gpuenv lock --check      in CI: does the committed lock fit env.toml?
+    #[command(verbatim_doc_comment)]
     Lock(LockArgs),
     /// Build the environment: lock if needed, download, link, run the post-build check
+    ///
+    /// Packages go into the store once per machine; the environment is a view of links to them,
+    /// and .gpuenv/current points at it. Realizing again does nothing.
+    ///
+    ///   gpuenv realize --locked     in CI and on clusters: exactly what is committed
+    ///   gpuenv realize --dry-run    what would be downloaded?
+    #[command(verbatim_doc_comment)]
     Realize(RealizeArgs),
     /// Run a command in the environment
+    ///
+    /// gpuenv becomes the command: its exit status and signals are its own.
+    ///
+    ///   gpuenv run -- python train.py --epochs 10
+    #[command(verbatim_doc_comment)]
     Run(RunArgs),
     /// Start a shell in the environment
     Shell,
     /// Print what activates the environment in this shell: eval "$(gpuenv activate)"
+    ///
+    /// `gpuenv_deactivate` in that shell puts everything back.
+    ///
+    ///   eval "$(gpuenv activate)"       bash, zsh, sh
+    ///   gpuenv activate | source        fish
+    #[command(verbatim_doc_comment)]
     Activate(ActivateArgs),
     /// List the packages of the lock
     List,
@@ -91,8 +132,14 @@ pub enum Command {
     /// Show why a package is in the lock
     Why(WhyArgs),
     /// Print completions for a shell
+    ///
+    ///   gpuenv completions bash > ~/.local/share/bash-completion/completions/gpuenv
+    #[command(verbatim_doc_comment)]
     Completions(CompletionsArgs),
     /// Print the manual page
+    ///
+    ///   gpuenv man > gpuenv.1 && man ./gpuenv.1
+    #[command(verbatim_doc_comment)]
     Man,
 }
 

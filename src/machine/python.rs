@@ -25,13 +25,6 @@ pub struct Interpreter {
     pub prefix: PathBuf,
 }
 
-impl Interpreter {
-    /// What of it an environment depends on: nothing of where it is, or of its patch level.
-    pub fn facts(&self) -> String {
-        format!("{}.{} {}", self.version.0, self.version.1, self.soabi)
-    }
-}
-
 /// Why there is no interpreter.
 #[derive(Debug, thiserror::Error)]
 pub enum PythonError {

@@ -65,7 +65,10 @@ impl Report for LockCheckError {
         Exit::User
     }
     fn hint(&self) -> Option<String> {
-        Some("`gpuenv lock` resolves again; commit the result".into())
+        Some(match self {
+            LockCheckError::Stale(_) => "`gpuenv lock` resolves again; commit the result".into(),
+            LockCheckError::Missing => "`gpuenv lock` makes it; commit the result".into(),
+        })
     }
 }
 

@@ -132,7 +132,12 @@ fn try_shell(prepared: &Prepared) -> Result<Failure> {
             launch(&prepared.inherited, &path, &["--rcfile".into(), rc.into(), "-i".into()]).into()
         }
         Some(Shell::Fish) => {
-            let text = prepared.activation.render(Shell::Fish);
+            // The name's characters need no quoting; see `manifest::Env::name`.
+            let text = format!(
+                "{}\nfunctions -c fish_prompt __gpuenv_prompt\n\
+                 function fish_prompt; echo -n '({name}) '; __gpuenv_prompt; end\n",
+                prepared.activation.render(Shell::Fish)
+            );
             launch(&prepared.inherited, &path, &["--init-command".into(), text.into(), "-i".into()])
                 .into()
         }

@@ -11,6 +11,21 @@
 //! | distribution provided by conda | the distribution | a conda record of that name and version |
 //! | extra | `name[extra]` | nothing: `Requires-Dist` with extras are conditional on it |
 //!
+//! # What is preferred
+//!
+//! What the old lock holds, where it still fits; then the newest version, then the file whose tags
+//! fit best, then the higher build tag. Of conda records: those without tracked features, then the
+//! newest version, the highest build number, the newest dependencies, the newest build; channels
+//! are strict. A distribution comes from conda where the conda part of the problem, solved by
+//! itself, needs the conda package; else from a wheel.
+//!
+//! # What is looked at
+//!
+//! Pre-releases where a specifier names one, or where no final release fits the specifiers
+//! (PEP 440). Yanked files where a requirement pins their version with `==` (PEP 592). A
+//! distribution that a line of env.toml takes from an index comes from there whoever asks. A URL
+//! in a wheel's metadata is refused unless env.toml names the same.
+//!
 //! The way of a solve: `solver` makes the roots, `engine` and its `conda` and `wheels`
 //! parts answer the SAT solver, `answer` walks the choice from the roots on and thereby checks
 //! it, `explain` puts a conflict into words.

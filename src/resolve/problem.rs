@@ -23,6 +23,8 @@ pub struct Problem {
     /// Oldest glibc of the target (for manylinux tags); `None` where the platform has none.
     pub glibc: Option<(u16, u16)>,
     /// Interpreter of the machine: then Python is a given, and no conda `python` may be chosen.
+    /// Where all three parts of a version count, `3.11` is 3.11.0; to conda packages its build is
+    /// `0_cp311`.
     pub host_python: Option<Version>,
     /// Names of the channels, by priority, for messages.
     pub channels: Vec<String>,

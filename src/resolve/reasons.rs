@@ -603,7 +603,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
             }
             Why::SourceOnly => {
                 self.advise(format!(
-                    "choose a version of {name} that has wheels, or a conda package of it: gpuenv does not build from source unless asked"
+                    "choose a version of {name} that has wheels, or a conda package of it: gpuenv does not build from source"
                 ));
                 format!("{which} {is} there only as source")
             }

@@ -292,7 +292,7 @@ fn only_sources() {
 `a` cannot be had on linux-64
   - env.toml asks for `a`, but 1.0 and 1.1 are there only as source
 
-choose a version of a that has wheels, or a conda package of it: gpuenv does not build from source unless asked
+choose a version of a that has wheels, or a conda package of it: gpuenv does not build from source
 "#]]
     );
 }

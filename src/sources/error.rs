@@ -510,9 +510,9 @@ impl Report for SourceError {
             SourceError::Wheel { hint, .. } => hint.clone(),
             SourceError::Fetch { tried, locked, .. } => advice(tried).or_else(|| {
                 locked.then(|| {
-                    "the file is gone from its source: list a mirror that still has it under \
-                     `[mirrors]` in gpuenv's config.toml, or choose another version with `gpuenv \
-                     lock --update`"
+                    "what the lock names is not to be had as it was locked: list a mirror that \
+                     still has it under `[mirrors]` in gpuenv's config.toml, or resolve again with \
+                     `gpuenv lock --fresh`"
                         .into()
                 })
             }),

@@ -61,8 +61,9 @@ pub(super) struct Duplicate<'a> {
     pub name: String,
     pub first: Library<'a>,
     pub second: Library<'a>,
-    /// The name has to be in the farm, where there is room for one.
-    pub in_farm: bool,
+    /// The name has to be in the farm, where there is room for one, and no search path says
+    /// which of the two is meant.
+    pub ambiguous: bool,
 }
 
 /// What was found.
@@ -377,11 +378,11 @@ pub(super) fn farm<'a>(input: &Input<'a>) -> Farm<'a> {
         }
     }
     opened(&index, &mut wanted);
-    let links = close(&index, wanted);
+    let links = close(&index, wanted, &found);
 
     let mut farm = Farm::default();
-    for (name, provider) in &links {
-        farm.links.insert(name.clone(), input.libraries[*provider].path.clone());
+    for (name, choice) in &links {
+        farm.links.insert(name.clone(), input.libraries[choice.provider].path.clone());
     }
     farm.duplicates = duplicates(&index, &links);
     farm
@@ -488,39 +489,81 @@ fn opened(index: &Index<'_, '_>, wanted: &mut BTreeMap<String, usize>) {
 
 static NO_FACTS: LazyLock<Dynamic> = LazyLock::new(Dynamic::default);
 
-/// Closes the farm under what its members need and open.
-fn close(index: &Index<'_, '_>, wanted: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+/// Who gives a name in the farm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Choice {
+    /// Library.
+    provider: usize,
+    /// How much is known about it.
+    by: By,
+}
+
+/// Why it is this library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum By {
+    /// It has the name.
+    Name,
+    /// A member of the farm finds it by its own search path.
+    SearchPath,
+    /// Two members find different ones: the farm has room for one.
+    Conflict,
+}
+
+/// Closes the farm under what its members need and open. What a member finds by its own search
+/// path where it really is, it is given in the farm too, whoever else has a library of that name.
+fn close(
+    index: &Index<'_, '_>,
+    wanted: BTreeMap<String, usize>,
+    found: &[BTreeMap<&str, usize>],
+) -> BTreeMap<String, Choice> {
     let libraries = index.input.libraries;
-    let mut links: BTreeMap<String, usize> = BTreeMap::new();
-    let mut todo: Vec<(String, usize)> = wanted.into_iter().rev().collect();
-    while let Some((name, provider)) = todo.pop() {
-        if is_host(&name) || links.contains_key(&name) {
+    let mut links: BTreeMap<String, Choice> = BTreeMap::new();
+    let guess = |(name, provider)| (name, Choice { provider, by: By::Name });
+    let mut todo: Vec<(String, Choice)> = wanted.into_iter().rev().map(guess).collect();
+    while let Some((name, choice)) = todo.pop() {
+        if is_host(&name) {
             continue;
         }
+        // Each name only ever goes from one reason to a stronger one: this ends.
+        if let Some(there) = links.get_mut(&name) {
+            if there.provider == choice.provider {
+                there.by = there.by.max(choice.by);
+                continue;
+            }
+            if there.by == By::SearchPath && choice.by == By::SearchPath {
+                there.by = By::Conflict;
+            }
+            if there.by >= choice.by {
+                continue;
+            }
+        }
+        let provider = choice.provider;
         let library = &libraries[provider];
         let soname = library.dynamic.soname.as_deref();
         let names: BTreeSet<&str> = [Some(name.as_str()), soname].into_iter().flatten().collect();
         for row in &TABLE.library {
             if names.iter().any(|name| matches(&row.name, name)) {
-                todo.extend(row.names.iter().flat_map(|pattern| index.expand(pattern)));
+                let opened = row.names.iter().flat_map(|pattern| index.expand(pattern));
+                todo.extend(opened.map(guess));
             }
         }
         for needed in &library.dynamic.needed {
-            if let Some(next) = index.provider(needed, Some(library.package)) {
-                todo.push((needed.clone(), next));
+            let own = found[provider].get(needed.as_str()).copied();
+            if let Some(next) = own.or_else(|| index.provider(needed, Some(library.package))) {
+                todo.push((needed.clone(), Choice { provider: next, by: if own.is_some() { By::SearchPath } else { By::Name } }));
             }
         }
         // By its own name too, for who asks for that one; the loader knows a file that it has.
         if let Some(soname) = soname.filter(|soname| *soname != name) {
-            todo.push((soname.to_owned(), provider));
+            todo.push((soname.to_owned(), choice));
         }
-        links.insert(name, provider);
+        links.insert(name, choice);
     }
     links
 }
 
 /// Sonames that two packages give with different content.
-fn duplicates<'a>(index: &Index<'_, 'a>, links: &BTreeMap<String, usize>) -> Vec<Duplicate<'a>> {
+fn duplicates<'a>(index: &Index<'_, 'a>, links: &BTreeMap<String, Choice>) -> Vec<Duplicate<'a>> {
     let libraries = index.input.libraries;
     let mut found = Vec::new();
     for (name, all) in &index.named {
@@ -538,7 +581,7 @@ fn duplicates<'a>(index: &Index<'_, 'a>, links: &BTreeMap<String, usize>) -> Vec
                 name: name.clone(),
                 first: first.clone(),
                 second: libraries[second].clone(),
-                in_farm: links.contains_key(name),
+                ambiguous: links.get(name).is_some_and(|choice| choice.by != By::SearchPath),
             });
         }
     }

@@ -17,9 +17,19 @@ impl Links {
         Links(links.collect())
     }
 
+    /// Whether `path` is a link or lies below one.
+    pub fn on_a_link(&self, path: &RelPath) -> bool {
+        let text = path.as_str();
+        let ends = text.match_indices('/').map(|(at, _)| at).chain([text.len()]);
+        !self.0.is_empty() && ends.into_iter().any(|end| self.0.contains_key(&text[..end]))
+    }
+
     /// Where `path` ends when every link on it is followed; `None` where it leaves the tree,
     /// names its root, or never ends.
     pub fn resolve(&self, path: &RelPath) -> Option<RelPath> {
+        if !self.on_a_link(path) {
+            return Some(path.clone());
+        }
         let mut todo: Vec<String> = path.components().rev().map(str::to_owned).collect();
         let mut done: Vec<String> = Vec::new();
         let mut followed = 0;

@@ -644,10 +644,8 @@ fn link_farm(
         };
         libraries.push(farm::Library { path, package: *owner, dynamic, sha256, placeholder });
     }
-    let links = tree.keys().filter_map(|path| {
-        let end = view.resolve(path)?;
-        (end != *path).then_some((path.clone(), end))
-    });
+    let links = tree.keys().filter(|path| view.on_a_link(path));
+    let links = links.filter_map(|path| Some((path.clone(), view.resolve(path)?)));
     let dists: Vec<_> = input.packages.iter().map(|p| p.record).collect();
     let found = farm::farm(&farm::Input {
         libraries: &libraries,
@@ -668,7 +666,7 @@ fn link_farm(
             path: library.path.clone(),
         };
         let (first, second) = (place(&twice.first), place(&twice.second));
-        if twice.in_farm {
+        if twice.ambiguous {
             return Err(PlanError::FarmDuplicate { name: twice.name, first, second });
         }
         findings.push(Finding::DuplicateSoname { soname: twice.name, first, second });

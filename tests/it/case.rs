@@ -241,6 +241,8 @@ pub struct Step {
     requests: BTreeMap<String, usize>,
     /// Path patterns for which one request at least must go on from where it stopped.
     resumed: Vec<String>,
+    /// Path patterns for which there must be requests, all of them for a range of bytes.
+    ranged: Vec<String>,
     /// Path patterns for which there must be requests, none of them with credentials.
     unauthorized: Vec<String>,
     /// Leave it out of the transcript (its output differs between machines).
@@ -701,6 +703,11 @@ fn check(step: &Step, sandbox: &Sandbox, outcome: &Outcome, told: &str) {
     for pattern in &step.resumed {
         let resumed = |s: &Seen| s.range.as_ref().is_some_and(|r| !r.starts_with("bytes=0-"));
         assert!(hits(pattern).iter().any(resumed), "not resumed: {:#?}\n{told}", hits(pattern));
+    }
+    for pattern in &step.ranged {
+        let hits = hits(pattern);
+        let all = hits.iter().filter(|s| s.method == "GET").all(|s| s.range.is_some());
+        assert!(!hits.is_empty() && all, "{pattern}: {hits:#?}\n{told}");
     }
     for pattern in &step.unauthorized {
         let hits = hits(pattern);

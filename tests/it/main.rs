@@ -63,5 +63,7 @@ fn main() {
     trials.extend(rooms::trials());
     trials.extend(together::trials());
     trials.extend(real::trials());
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    real::clean_up();
+    conclusion.exit();
 }

@@ -3,14 +3,13 @@
 //! `GPUENV_TEST_DATA` (or `../shared/data`) has them.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
 
 use crate::make::conda::{self, Package};
 use crate::make::python;
-use crate::sandbox::{Outcome, Sandbox, run};
+use crate::sandbox::{Outcome, Sandbox, make_writable, run};
 use crate::trial;
 
 /// A download of some gigabytes and a training run.
@@ -30,6 +29,8 @@ pub fn trials() -> Vec<Trial> {
         trial("real::paddledetection_trains", network, || {
             example("paddledetection", "parameters moved");
         }),
+        trial("real::paddle_gpu_trains", network, || example("paddle-gpu", "cuDNN 8600")),
+        trial("real::torch_cu121_trains", network, || example("torch-cu121", "torch 2.1.0+cu121")),
         trial("real::cudnn_cu11_by_bare_soname", network, || cudnn("cu11", "==8.6.0.163", "8600")),
         trial("real::cudnn_cu12_by_bare_soname", network, || cudnn("cu12", "==8.9.2.26", "8902")),
         trial("real::examples_lock_again", None, examples_lock_again),
@@ -49,10 +50,28 @@ fn data(name: &str) -> Option<PathBuf> {
     path.is_dir().then_some(path)
 }
 
+/// Where the downloads of one run of the network tests lie.
+fn network_dir() -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let root = root.canonicalize().unwrap_or_else(|_| root.into());
+    root.join(format!("network-{}", std::process::id()))
+}
+
+/// Removes what the network tests downloaded.
+pub fn clean_up() {
+    let dir = network_dir();
+    if dir.exists() && std::env::var_os("GPUENV_TEST_KEEP").is_none() {
+        make_writable(&dir);
+        // What cannot be removed stays in cargo's target directory.
+        let _ = std::fs::remove_dir_all(dir);
+    }
+}
+
 /// A sandbox that reaches the default index the way this machine does: its proxies,
 /// certificates and pip configuration, and no mirror. Downloads are shared by all tests.
 fn online() -> Sandbox {
     let mut sandbox = Sandbox::new();
+    sandbox.online = true;
     std::fs::write(&sandbox.config, "").expect("writing the configuration");
     for (name, value) in std::env::vars() {
         let upper = name.to_uppercase();
@@ -82,15 +101,7 @@ fn online() -> Sandbox {
             }
         }
     }
-    static STORE: OnceLock<PathBuf> = OnceLock::new();
-    sandbox.store = STORE
-        .get_or_init(|| {
-            let root = Path::new(env!("CARGO_TARGET_TMPDIR"))
-                .canonicalize()
-                .expect("cargo makes this directory");
-            root.join(format!("network-{}", std::process::id())).join("store")
-        })
-        .clone();
+    sandbox.store = network_dir().join("store");
     sandbox
 }
 

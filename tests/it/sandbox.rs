@@ -89,6 +89,8 @@ pub struct Sandbox {
     pub server: Server,
     /// Variables on top of the scrubbed environment.
     pub env: BTreeMap<String, String>,
+    /// Whether the network may be used.
+    pub online: bool,
     redactions: Mutex<Option<snapbox::Redactions>>,
     keep: bool,
 }
@@ -117,6 +119,7 @@ impl Sandbox {
             config: root.join("config.toml"),
             server: Server::start().expect("a loopback port"),
             env: BTreeMap::new(),
+            online: false,
             redactions: Mutex::new(None),
             keep: std::env::var_os("GPUENV_TEST_KEEP").is_some(),
             root,
@@ -211,11 +214,12 @@ impl Sandbox {
             .env("GPUENV_STORE", &self.store)
             .env("GPUENV_CACHE", &self.cache)
             .env("GPUENV_CONFIG", &self.config)
-            // Whoever leaves loopback meets this server, which has nothing for them.
-            .env("HTTPS_PROXY", self.server.url())
-            .env("NO_PROXY", "127.0.0.1,localhost")
             .envs(self.env.iter().map(|(k, v)| (k, self.fill(v))))
             .stdin(Stdio::null());
+        if !self.online {
+            // Whoever leaves loopback meets this server, which has nothing for them.
+            command.env("HTTPS_PROXY", self.server.url()).env("NO_PROXY", "127.0.0.1,localhost");
+        }
         command
     }
 
@@ -304,7 +308,7 @@ impl Sandbox {
         pattern("[TIME]", r"\b\d+(?:\.\d+)? ?(?:ms|µs|s)\b");
         if let Some(host) = python::host() {
             let (full, minor) = (regex::escape(&host.full), regex::escape(&host.minor));
-            pattern("[PY]", &format!(r"(?:\b|python)(?<redacted>{full}|{minor})\b"));
+            pattern("[PY]", &format!(r"(?:\b|python)(?<redacted>{full}|{minor}|3\.11)\b"));
         }
         r
     }
@@ -323,7 +327,7 @@ impl Drop for Sandbox {
 }
 
 /// Directories of a store are read-only.
-fn make_writable(dir: &Path) {
+pub fn make_writable(dir: &Path) {
     let _ = std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755));
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|t| t.is_dir()) {

@@ -447,17 +447,23 @@ fn real_packages_unpack() {
         "sparse",
         "virtual-packages-channel/noarch",
     ] {
-        let mut nars: BTreeMap<String, Sha256> = BTreeMap::new();
         for name in fs::list(&dir.join(sub)).unwrap() {
             let name = name.to_str().unwrap();
-            let Some(stem) = name.strip_suffix(".conda").or(name.strip_suffix(".tar.bz2")) else {
+            if Format::of(name).is_none() {
                 continue;
-            };
+            }
             let out = run(name, &disk::read(dir.join(sub).join(name)).unwrap());
+            // The two zlib packages of the newer format lost the texts of their links when they
+            // were made; no file system takes such a link.
+            if name.starts_with("zlib-") && name.ends_with(".conda") {
+                let fault = out.result.map_err(|e| e.fault);
+                assert!(matches!(fault, Err(Fault::LinkText { .. })), "{name}: {fault:?}");
+                count += 1;
+                continue;
+            }
             let unpacked = out.result.unwrap_or_else(|e| panic!("{e}"));
             assert!(unpacked.entries.iter().any(|e| e.path.as_str() == "info/index.json"));
             count += 1;
-            nars.insert(stem.to_owned(), unpacked.nar);
         }
     }
     assert!(count >= 12, "{count}");

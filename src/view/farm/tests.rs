@@ -269,6 +269,41 @@ fn two_providers_of_a_name_that_must_be_in_it_are_an_error() {
     assert!(farm["libcudnn.so.8"].contains("nvidia/cudnn"), "the later in link order: {farm:?}");
 }
 
+/// As torchvision, torch, NVIDIA's wheels and triton: an extension needs a library of another
+/// wheel, which finds a third's by its own search path, and a fourth keeps a copy for itself.
+#[test]
+fn search_path_of_a_member_says_which_of_two_providers_is_meant() {
+    let cupti = |wheel: &str, value| {
+        let at = format!("{wheel}/lib/libcupti.so");
+        Package::wheel(wheel).file(&at, &library("cupti", value, &[], &[]))
+    };
+    let core = |wheel: &str, finds: &str| {
+        let path = format!("-Wl,-rpath,$ORIGIN/../../{finds}/lib");
+        let bytes = library(wheel, 1, &["cupti"], &[&path]);
+        Package::wheel(wheel).file(&format!("{wheel}/lib/lib{wheel}.so"), &bytes)
+    };
+    let vision = |needs: &[&str]| {
+        Package::wheel("vision").file("vision/_C.so", &library("vision", 1, needs, &[]))
+    };
+    for keeper_first in [true, false] {
+        let mut packages = vec![cupti("nvidia", 1), core("core", "nvidia"), vision(&["core"])];
+        packages.insert(if keeper_first { 0 } else { 3 }, cupti("triton", 2));
+        let plan = Set::on_host(packages).plan().unwrap();
+        assert_eq!(names(&plan), ["libcore.so", "libcupti.so"]);
+        let farm = farm_of(&plan);
+        assert!(farm["libcupti.so"].contains("nvidia/lib"), "{farm:?}");
+    }
+    let two = [
+        cupti("nvidia", 1),
+        cupti("triton", 2),
+        core("core", "nvidia"),
+        core("other", "triton"),
+        vision(&["core", "other"]),
+    ];
+    let error = Set::on_host(two).plan().unwrap_err();
+    assert!(matches!(error, PlanError::FarmDuplicate { .. }), "{error}");
+}
+
 #[test]
 fn files_of_another_architecture_do_not_count() {
     let mut foreign = library("q", 1, &[], &[]);

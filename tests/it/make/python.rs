@@ -50,6 +50,9 @@ fn probe(name: &str) -> Option<Host> {
     })
 }
 
+/// File name, bytes and METADATA of a wheel.
+type PipWheel = (String, Vec<u8>, Vec<u8>);
+
 impl Host {
     /// `cp311`.
     pub fn tag(&self) -> String {
@@ -63,13 +66,13 @@ impl Host {
     }
 
     /// The wheel of pip that the interpreter bundles: file name, bytes and METADATA.
-    pub fn pip(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
-        static FOUND: LazyLock<Option<(String, Vec<u8>, Vec<u8>)>> =
+    pub fn pip(&self) -> Option<PipWheel> {
+        static FOUND: LazyLock<Option<PipWheel>> =
             LazyLock::new(|| host().and_then(Host::find_pip));
         FOUND.clone()
     }
 
-    fn find_pip(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
+    fn find_pip(&self) -> Option<PipWheel> {
         let bundled = self.prefix.join(format!("lib/python{}/ensurepip/_bundled", self.minor));
         let dirs = [bundled, PathBuf::from("/usr/share/python-wheels")];
         let file = dirs.iter().filter_map(|d| std::fs::read_dir(d).ok()).flatten().flatten().find(
@@ -94,7 +97,7 @@ impl Host {
     /// The conda package `python`. Takes about two seconds and some 40 MB.
     pub fn package(&self) -> Package {
         let mut package = Package::new("python", &self.full);
-        package.build = format!("h0_0_{}", self.tag().replace("cp", "cpython"));
+        package.build = "h0_0_cpython".into();
         package.depends = vec!["__glibc >=2.17".into()];
         package.constrains = vec![format!("python_abi {}.* *_{}", self.minor, self.tag())];
         let short = format!("python{}", self.minor);
