@@ -578,7 +578,7 @@ mod tests {
             .hint()
             .unwrap()
         };
-        assert!(hint(Outcome::Missing).contains("gone"));
+        assert!(hint(Outcome::Missing).contains("not to be had as it was locked"));
         assert!(hint(Outcome::Status { code: 500 }).contains("try again later"));
         let page = Outcome::Size { expected: 9, found: 5, looks_like: Some("an HTML page") };
         assert!(hint(page).contains("login page"));

@@ -550,7 +550,13 @@ fn close(
         for needed in &library.dynamic.needed {
             let own = found[provider].get(needed.as_str()).copied();
             if let Some(next) = own.or_else(|| index.provider(needed, Some(library.package))) {
-                todo.push((needed.clone(), Choice { provider: next, by: if own.is_some() { By::SearchPath } else { By::Name } }));
+                todo.push((
+                    needed.clone(),
+                    Choice {
+                        provider: next,
+                        by: if own.is_some() { By::SearchPath } else { By::Name },
+                    },
+                ));
             }
         }
         // By its own name too, for who asks for that one; the loader knows a file that it has.
