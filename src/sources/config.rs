@@ -223,6 +223,16 @@ impl Config {
         }
         let (condarc, mut warnings) = Condarc::load(ambient)?;
         config.warnings.append(&mut warnings);
+        if let Some(cache) = ambient.set("GPUENV_CACHE").map(PathBuf::from) {
+            if !cache.is_absolute() {
+                return Err(ConfigError::Variable {
+                    name: "GPUENV_CACHE",
+                    value: cache.display().to_string(),
+                    message: "expected an absolute path".into(),
+                });
+            }
+            config.cache = Some(cache);
+        }
         config.wheels = UserConfig::read(ambient.var, ambient.read)?;
         config.tls_ca = config
             .tls_ca

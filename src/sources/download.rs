@@ -164,6 +164,27 @@ impl Downloader {
         Err(SourceError::Fetch { file, tried, locked: want.locked })
     }
 
+    /// The size of the file at `place`, as its server says it without sending the file; `None`
+    /// where it does not say.
+    pub(crate) fn size_at(&self, place: &Place, stop: &Stop) -> Result<Option<u64>, SourceError> {
+        if place.url.scheme() == "file" {
+            let path = place.url.to_file_path().ok();
+            return Ok(path.and_then(|p| std::fs::metadata(p).ok()).map(|m| m.len()));
+        }
+        if self.offline {
+            return Ok(None);
+        }
+        let request = self.net.files.head(place.url.clone()).header(ACCEPT_ENCODING, "identity");
+        // Whatever goes wrong here goes wrong again where the file itself is asked for, and is
+        // told there.
+        let answer = match self.until(stop, request.send()) {
+            Ok(Ok(response)) if response.status() == StatusCode::OK => response,
+            Err(SourceError::Stopped) => return Err(SourceError::Stopped),
+            _ => return Ok(None),
+        };
+        Ok(header::<u64>(answer.headers(), CONTENT_LENGTH.as_str()))
+    }
+
     /// A complete file of an earlier run, hashed again.
     fn already_there(&self, want: &Want<'_>, dir: &Path) -> Result<Option<Got>, SourceError> {
         let Some(sha256) = want.sha256 else { return Ok(None) };
@@ -452,6 +473,9 @@ fn check(want: &Want<'_>, part: &mut Part) -> Result<Digests, Failed> {
         && expected != found
     {
         Some(Outcome::Md5 { expected: hex(&expected), found: hex(&found) })
+    } else if want.sha256.is_some() {
+        // The very file that is meant: what is wrong with it, no other place mends.
+        None
     } else {
         let kind: Option<(&'static str, &[u8])> = match want.file.rsplit('.').next() {
             Some("conda" | "whl") => Some(("a zip archive", b"PK")),

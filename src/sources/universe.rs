@@ -290,7 +290,16 @@ impl Universe {
             }
             _ => None,
         };
-        let (sha256, size) = match (file.sha256, file.size) {
+        // An HTML page says no size. With a digest at hand the server's word for it will do: a
+        // file of that digest has one size only.
+        let size = match (file.sha256, file.size) {
+            (Some(_), None) if source.kind != SourceKind::Path => {
+                let url = self.inner.with_credentials(url.clone());
+                downloader.size_at(&Place { source: source.name.clone(), url }, stop)?
+            }
+            (_, size) => size,
+        };
+        let (sha256, size) = match (file.sha256, size) {
             (Some(sha256), Some(size)) if source.kind != SourceKind::Path => (sha256, size),
             (declared, size) => {
                 let md5 = self.wheels.declared_md5(file).and_then(|digits| parse_md5(&digits));

@@ -709,10 +709,7 @@ impl Fetcher {
                 let what = format!("the metadata of {}", file.file);
                 match self.classify(&file.source, url, &what, err) {
                     // Listed and gone: a fault of this file, unless it is the only one asked for.
-                    WheelSourceError::NotThere { status, .. }
-                    | WheelSourceError::Refused { status: status @ 403, .. }
-                        if !direct =>
-                    {
+                    WheelSourceError::NotThere { status, .. } if !direct => {
                         self.unusable(file, format!("{} answered {status}", redact(url)))
                     }
                     err => err.into(),
