@@ -213,7 +213,8 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
     let packages: Vec<&LockedPackage> = lock.packages_of(&environment).collect();
     let mut missing = Vec::new();
     for package in &packages {
-        if fresh.is_none() && !store.contains(&PackageKey::of(package))? {
+        let key = PackageKey::with_policy(package, policy(&manifest, package));
+        if fresh.is_none() && !store.contains(&key)? {
             missing.push(*package);
         }
     }
@@ -225,7 +226,18 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
 
     let mut new = lock.clone();
     let view_hash = match fresh {
-        Some(hash) => hash,
+        Some(hash) => {
+            // A lock made anew has lost the NAR hashes; the records of the store have them.
+            for package in new.packages.iter_mut().filter(|p| p.nar.is_none()) {
+                if packages.iter().any(|p| p.id == package.id)
+                    && let Some(there) =
+                        store.get(&PackageKey::with_policy(package, policy(&manifest, package)))?
+                {
+                    package.nar = Some(there.record.nar);
+                }
+            }
+            hash
+        }
         None => {
             let stored = bring(ctx, &store, &lock, &packages, &missing, &manifest)?;
             let job = Job { ctx, store: &store, lock: &lock, environment: &environment, python };
@@ -385,6 +397,13 @@ pub fn environment(lock: &Lock, platform: Platform) -> Result<&LockedEnvironment
     })
 }
 
+/// What env.toml allows a package to hold.
+fn policy(manifest: &Manifest, package: &LockedPackage) -> UnpackPolicy {
+    UnpackPolicy {
+        allow_external_links: manifest.view.allow_external_links.contains(&package.name),
+    }
+}
+
 /// Fetches and unpacks what is missing; returns every package of the closure as stored.
 fn bring(
     ctx: &Context,
@@ -394,9 +413,6 @@ fn bring(
     missing: &[&LockedPackage],
     manifest: &Manifest,
 ) -> Result<BTreeMap<Sha256, StoredPackage>> {
-    let policy = |package: &LockedPackage| UnpackPolicy {
-        allow_external_links: manifest.view.allow_external_links.contains(&package.name),
-    };
     let stored: Mutex<BTreeMap<Sha256, StoredPackage>> = Mutex::new(BTreeMap::new());
     if !missing.is_empty() {
         ctx.progress.event(Event::Phase {
@@ -406,7 +422,7 @@ fn bring(
         });
         let add = |package: &LockedPackage, archive: PathBuf| -> std::result::Result<(), Failure> {
             let progress = &Quiet(&*ctx.progress);
-            let policy = policy(package);
+            let policy = policy(manifest, package);
             let entry =
                 store.add(&Add { package, archive: &archive, policy, verified: true, progress })?;
             // The store holds its content; the archive would only take room.
@@ -423,7 +439,7 @@ fn bring(
     let mut stored = stored.into_inner().unwrap_or_else(PoisonError::into_inner);
     for package in packages {
         if !stored.contains_key(&package.sha256)
-            && let Some(there) = store.lookup(package, policy(package))?
+            && let Some(there) = store.lookup(package, policy(manifest, package))?
         {
             stored.insert(package.sha256, there);
         }
