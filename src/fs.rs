@@ -86,22 +86,34 @@ impl Trouble {
         }
     }
 
-    /// What to do about it, for `path`.
+    /// What to do about it, for `path`, which is of the store or could be if the store were
+    /// elsewhere.
     pub fn hint(self, path: &Path) -> Option<String> {
+        let advice = self.advice(path)?;
+        Some(match self {
+            Trouble::NoSpace | Trouble::Quota | Trouble::ReadOnly | Trouble::Denied => {
+                format!("{advice}, or choose another store with `--store` or GPUENV_STORE")
+            }
+            _ => advice,
+        })
+    }
+
+    /// What to do about it, for any `path`.
+    pub fn advice(self, path: &Path) -> Option<String> {
         let at = path.display();
         Some(match self {
             Trouble::NoSpace => format!(
-                "the file system of {at} is full; free some space or choose another store with `--store` or GPUENV_STORE, then run the same command again"
+                "the file system of {at} is full; free some space and run the same command again"
             ),
             Trouble::Quota => format!(
-                "your disk quota on the file system of {at} is used up; free some space or choose a store elsewhere with `--store` or GPUENV_STORE"
+                "your disk quota on the file system of {at} is used up; free some space and run the same command again"
             ),
-            Trouble::ReadOnly => format!(
-                "{at} is on a file system mounted read-only; choose another place with `--store` or GPUENV_STORE"
-            ),
-            Trouble::Denied => format!(
-                "this user may not do that at {at}; look at its owner and mode, or choose another place with `--store` or GPUENV_STORE"
-            ),
+            Trouble::ReadOnly => {
+                format!("{at} is on a file system mounted read-only; mount it for writing")
+            }
+            Trouble::Denied => {
+                format!("this user may not do that at {at}; look at its owner and mode")
+            }
             Trouble::TooManyFiles => {
                 "the limit on open files is reached; raise it with `ulimit -n`".to_owned()
             }

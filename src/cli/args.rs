@@ -264,3 +264,16 @@ pub struct CompletionsArgs {
 pub fn command() -> clap::Command {
     <Cli as clap::CommandFactory>::command()
 }
+
+/// The grammar for an environment: a variable that is empty says nothing.
+pub fn command_for(env: impl Fn(&str) -> Option<std::ffi::OsString>) -> clap::Command {
+    let options =
+        [("project", "GPUENV_PROJECT"), ("store", "GPUENV_STORE"), ("config", "GPUENV_CONFIG")];
+    options.into_iter().fold(command(), |command, (option, variable)| {
+        if env(variable).is_some_and(|value| value.is_empty()) {
+            command.mut_arg(option, |arg| arg.env(clap::builder::Resettable::Reset))
+        } else {
+            command
+        }
+    })
+}

@@ -29,13 +29,13 @@ pub fn lock(global: &Global, ui: &Ui, args: &LockArgs) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     let locked = ops::lock::lock(&ctx, args.fresh)?;
-    summary(ui, &locked)?;
+    summary(ui, &locked, false)?;
     ui.result("lock", serde_json::json!({"written": locked.written, "changes": locked.changes}))?;
     Ok(Exit::Done)
 }
 
-/// Says what a lock run did.
-pub fn summary(ui: &Ui, locked: &Locked) -> Result<()> {
+/// Says what a lock run did, or with `dry` would do.
+pub fn summary(ui: &Ui, locked: &Locked, dry: bool) -> Result<()> {
     if !locked.written {
         ui.say("gpuenv.lock fits env.toml: nothing to do")?;
         return Ok(());
@@ -63,6 +63,7 @@ pub fn summary(ui: &Ui, locked: &Locked) -> Result<()> {
             ui.say("  no version changed")?;
         }
     }
-    ui.say(format!("wrote gpuenv.lock ({} packages)", locked.lock.packages.len()))?;
+    let done = if dry { "would write" } else { "wrote" };
+    ui.say(format!("{done} gpuenv.lock ({} packages)", locked.lock.packages.len()))?;
     Ok(())
 }

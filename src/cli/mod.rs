@@ -14,7 +14,7 @@ mod ui;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
 pub use args::command;
 use args::{Cli, Command};
@@ -25,7 +25,10 @@ use crate::error::{Exit, Failure, Result};
 /// Runs the program and returns its exit status.
 pub fn main() -> ExitCode {
     restore_sigpipe();
-    let cli = match Cli::try_parse() {
+    let parsed = args::command_for(|name| std::env::var_os(name))
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             // `--help` and `--version` are "errors" of clap that go to stdout with status 0.

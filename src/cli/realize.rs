@@ -14,14 +14,15 @@ pub fn realize(global: &Global, ui: &Ui, args: &RealizeArgs) -> Result<Exit> {
     let ctx = Context::open(&global.options(), ui.progress())?;
     let options =
         RealizeOptions { locked: args.locked, dry_run: args.dry_run, no_verify: args.no_verify };
-    let done = ops::realize::realize(&ctx, options)?;
-    if let Some(locked) = &done.locked {
-        super::lock::summary(ui, locked)?;
+    let ready = ops::realize::ready(&ctx, options)?;
+    if let Some(locked) = &ready.locked {
+        super::lock::summary(ui, locked, args.dry_run)?;
     }
+    let done = ops::realize::realize(&ctx, options, &ready)?;
     for finding in &done.findings {
         ui.warn(finding);
     }
-    words(ui, &done, args)?;
+    words(ui, &done, args, ready.locked.is_some())?;
     let bytes: u64 = done.fetched.iter().map(|(_, size)| size).sum();
     ui.result(
         "realize",
@@ -42,7 +43,7 @@ pub fn realize(global: &Global, ui: &Ui, args: &RealizeArgs) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn words(ui: &Ui, done: &Realized, args: &RealizeArgs) -> Result<()> {
+fn words(ui: &Ui, done: &Realized, args: &RealizeArgs, locked: bool) -> Result<()> {
     let bytes: u64 = done.fetched.iter().map(|(_, size)| size).sum();
     if args.dry_run {
         if !done.built {
@@ -61,10 +62,8 @@ fn words(ui: &Ui, done: &Realized, args: &RealizeArgs) -> Result<()> {
         ))?;
         return Ok(());
     }
-    let nothing = !done.built
-        && done.generation.is_none()
-        && done.verification.is_none()
-        && done.locked.is_none();
+    let nothing =
+        !done.built && done.generation.is_none() && done.verification.is_none() && !locked;
     if nothing {
         ui.say(format!("nothing to do: {} packages in {}", done.packages, done.view.display()))?;
         return Ok(());

@@ -110,6 +110,15 @@ pub fn check(ctx: &Context) -> Result<Lock> {
 
 /// Resolves unless the lock fits already; `fresh` resolves anyway and keeps nothing.
 pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
+    let (mut locked, old_text) = resolve(ctx, fresh)?;
+    if locked.written {
+        locked.written = ctx.project.write_lock(&locked.lock, old_text.as_deref())?;
+    }
+    Ok(locked)
+}
+
+/// What [`lock`] would do, and the text of the lock that there is. Nothing is written.
+pub fn resolve(ctx: &Context, fresh: bool) -> Result<(Locked, Option<String>)> {
     let manifest = ctx.project.manifest()?;
     let inputs = manifest::inputs(&manifest);
     let (old_lock, old_text, mut pins) = match ctx.project.lock_text()? {
@@ -131,12 +140,9 @@ pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
         && !fresh
         && lockfile::stale(lock, &inputs).is_empty()
     {
-        return Ok(Locked {
-            lock: lock.clone(),
-            text: text.clone(),
-            written: false,
-            changes: Vec::new(),
-        });
+        let locked =
+            Locked { lock: lock.clone(), text: text.clone(), written: false, changes: Vec::new() };
+        return Ok((locked, old_text));
     }
     if fresh {
         pins.clear();
@@ -151,9 +157,10 @@ pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
         Some(old) => carry_over(lock, old),
         None => lock,
     };
-    let written = ctx.project.write_lock(&lock, old_text.as_deref())?;
+    let text = lockfile::write(&lock);
+    let written = old_text.as_deref() != Some(text.as_str());
     let changes = changes(old_lock.as_ref(), &lock);
-    Ok(Locked { text: lockfile::write(&lock), lock, written, changes })
+    Ok((Locked { text, lock, written, changes }, old_text))
 }
 
 fn resolve_all(

@@ -1,10 +1,11 @@
 //! The project on disk: where env.toml, gpuenv.lock and `.gpuenv/` lie, and how they are read
 //! and written.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Exit, Report, Result, Snippet};
-use crate::fs;
+use crate::fs::{self, FsError};
 use crate::lockfile::{self, Lock};
 use crate::manifest::{self, Manifest};
 
@@ -39,6 +40,18 @@ pub enum ProjectError {
     /// There is no lock.
     #[error("no {LOCK} in {}", .0.display())]
     NoLock(PathBuf),
+    /// env.toml is a directory, or a link that leads nowhere.
+    #[error("{} is not a file, or a link that leads to none", .0.display())]
+    NotAFile(PathBuf),
+    /// A file of the project cannot be written.
+    #[error("{} cannot be written", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: FsError,
+    },
     /// The file is not UTF-8.
     #[error("{} is not UTF-8 (byte {at})", path.display())]
     NotUtf8 {
@@ -61,6 +74,14 @@ impl Report for ProjectError {
             ProjectError::Exists(_) => "edit it, or use `gpuenv add` and `gpuenv remove`".into(),
             ProjectError::NoCurrentDirectory(_) => "name the project with `--project DIR`".into(),
             ProjectError::NoLock(_) => "`gpuenv lock` makes it".into(),
+            ProjectError::NotAFile(path) => {
+                format!("move {} away, or let it lead to a file", path.display())
+            }
+            ProjectError::Write { source, .. } => return source.trouble().advice(&source.path),
+            ProjectError::NotUtf8 { path, .. } if path.ends_with(LOCK) => {
+                "restore the file from version control, or run `gpuenv lock` to write it anew"
+                    .into()
+            }
             ProjectError::NotUtf8 { .. } => "save the file as UTF-8".into(),
         })
     }
@@ -75,7 +96,7 @@ impl Project {
         let here = || std::env::current_dir().map_err(ProjectError::NoCurrentDirectory);
         if let Some(dir) = dir {
             let root = if dir.is_absolute() { dir.to_owned() } else { here()?.join(dir) };
-            if !root.join(MANIFEST).is_file() {
+            if !has_manifest(&root)? {
                 return Err(ProjectError::NotThere(dir.to_owned()).into());
             }
             return Ok(Project { root: clean(&root) });
@@ -83,7 +104,7 @@ impl Project {
         let start = here()?;
         let mut at = start.as_path();
         loop {
-            if at.join(MANIFEST).is_file() {
+            if has_manifest(at)? {
                 return Ok(Project { root: at.to_owned() });
             }
             at = at.parent().ok_or_else(|| ProjectError::NotFound(start.clone()))?;
@@ -130,8 +151,14 @@ impl Project {
 
     /// Writes env.toml, whole or not at all.
     pub fn write_manifest(&self, text: &str) -> Result<()> {
-        fs::create_dir_all(&self.root)?;
-        Ok(fs::write_atomic(&self.manifest_path(), text.as_bytes(), 0o644)?)
+        replace(&self.manifest_path(), text)
+    }
+
+    /// Keeps other gpuenvs from changing the project's files until it is dropped; waits for one
+    /// that does. Where there is no locking, there is none: it only keeps edits from being lost.
+    pub fn exclusive(&self) -> Exclusive {
+        let dir = std::fs::File::open(&self.root).ok();
+        Exclusive { _dir: dir.filter(|dir| dir.lock().is_ok()) }
     }
 
     /// The text of gpuenv.lock; `None` where there is none.
@@ -164,9 +191,42 @@ impl Project {
         if old == Some(text.as_str()) {
             return Ok(false);
         }
-        fs::write_atomic(&self.lock_path(), text.as_bytes(), 0o644)?;
+        replace(&self.lock_path(), &text)?;
         Ok(true)
     }
+}
+
+/// See [`Project::exclusive`].
+#[derive(Debug)]
+pub struct Exclusive {
+    _dir: Option<std::fs::File>,
+}
+
+/// Whether `dir` has an env.toml. One that cannot be read as a file is not passed over in silence:
+/// a project further up is not the one meant.
+fn has_manifest(dir: &Path) -> Result<bool> {
+    let path = dir.join(MANIFEST);
+    if path.is_file() {
+        return Ok(true);
+    }
+    match path.symlink_metadata() {
+        Ok(_) => Err(ProjectError::NotAFile(path).into()),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Replaces a file of the user whole or not at all: where it is a link, the file that it leads to;
+/// its mode stays.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let failed = |source| ProjectError::Write { path: path.to_owned(), source };
+    let there = std::fs::canonicalize(path).ok();
+    let mode = there.as_ref().and_then(|path| std::fs::metadata(path).ok());
+    let mode = mode.map_or(0o644, |metadata| metadata.permissions().mode() & 0o777);
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir).map_err(failed)?;
+    }
+    fs::write_atomic(there.as_deref().unwrap_or(path), text.as_bytes(), mode).map_err(failed)?;
+    Ok(())
 }
 
 fn read_text(path: &Path) -> Result<String> {

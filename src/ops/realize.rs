@@ -44,8 +44,6 @@ pub struct RealizeOptions {
 /// What `realize` did.
 #[derive(Debug)]
 pub struct Realized {
-    /// What `lock` did, where it had to run.
-    pub locked: Option<lock::Locked>,
     /// The platform realized.
     pub platform: Platform,
     /// Env id of the lock.
@@ -132,7 +130,7 @@ impl Report for RealizeError {
                     .into()
             }
             RealizeError::Damaged { view, .. } => {
-                format!("something changed it; remove it (`chmod -R u+w` and `rm -r` on {}) and realize again", view.display())
+                format!("something changed it, or the view-hash in {LOCK}; restore the lock, or remove the environment (`chmod -R u+w` and `rm -r` on {}) and realize again", view.display())
             }
             RealizeError::Vanished { .. } => "run `gpuenv realize` again".into(),
             RealizeError::Verify { .. } => {
@@ -165,16 +163,32 @@ pub fn current_platform() -> Result<Platform> {
         .ok_or_else(|| RealizeError::NotLinux(std::env::consts::OS.into()).into())
 }
 
-/// Runs the verb.
-pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
+/// A lock that fits, and all that has to be known before anything is fetched.
+pub struct Ready {
+    /// What `lock` did, where it had to run. With `--dry-run` nothing was written.
+    pub locked: Option<lock::Locked>,
+    manifest: Manifest,
+    lock: Lock,
+    /// The lock's text on disk.
+    text: String,
+    hook: Option<ProjectHook>,
+}
+
+/// First half of the verb: locks if needed. What it did stands whatever becomes of the rest.
+pub fn ready(ctx: &Context, options: RealizeOptions) -> Result<Ready> {
     let manifest = ctx.project.manifest()?;
-    let (lock, text, locked) = current_lock(ctx, &manifest, options)?;
-    let platform = current_platform()?;
-    let environment = environment(&lock, platform)?.clone();
-    let store = ctx.store()?;
     let hook = hook(ctx, &manifest, options)?;
+    let (lock, text, locked) = current_lock(ctx, &manifest, options)?;
+    Ok(Ready { locked, manifest, lock, text, hook })
+}
+
+/// Second half: fetches, builds, verifies.
+pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<Realized> {
+    let Ready { manifest, lock, text, hook, .. } = ready;
+    let platform = current_platform()?;
+    let environment = environment(lock, platform)?.clone();
+    let store = ctx.store()?;
     let mut done = Realized {
-        locked,
         platform,
         env_id: environment.env_id,
         view: PathBuf::new(),
@@ -186,7 +200,7 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
         lock_written: false,
         findings: Vec::new(),
     };
-    if let Some(view) = up_to_date(ctx, &store, &lock, &environment, hook.as_ref())? {
+    if let Some(view) = up_to_date(ctx, &store, lock, &environment, hook.as_ref())? {
         done.view = view;
         return Ok(done);
     }
@@ -239,8 +253,8 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
             hash
         }
         None => {
-            let stored = bring(ctx, &store, &lock, &packages, &missing, &manifest)?;
-            let job = Job { ctx, store: &store, lock: &lock, environment: &environment, python };
+            let stored = bring(ctx, &store, lock, &packages, &missing, manifest)?;
+            let job = Job { ctx, store: &store, lock, environment: &environment, python };
             let built = job.build(&packages, &stored, &name)?;
             done.findings = built.findings;
             for package in &mut new.packages {
@@ -256,7 +270,7 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
     done.generation = generation::point(&ctx.project, &store, &done.view)?;
 
     let mut failed = None;
-    if let Some(hook) = &hook
+    if let Some(hook) = hook
         && !verify::passed_here(&ctx.project.state_dir(), &key, &hook.digest)
     {
         ctx.progress.event(Event::Phase { name: "verifying", items: None, bytes: None });
@@ -273,7 +287,14 @@ pub fn realize(ctx: &Context, options: RealizeOptions) -> Result<Realized> {
         done.verification = Some(outcome);
     }
     if !options.locked {
-        done.lock_written = ctx.project.write_lock(&new, Some(&text))?;
+        // Downloads and checks take long; what was locked in the meantime is not undone.
+        let _alone = ctx.project.exclusive();
+        if ctx.project.lock_text()?.as_deref() == Some(text.as_str()) {
+            done.lock_written = ctx.project.write_lock(&new, Some(text))?;
+        } else {
+            let text = format!("{LOCK} was changed while this ran, and was left as it is");
+            ctx.progress.event(Event::Warning { text: &text });
+        }
     }
     match failed {
         Some(error) => Err(error.into()),
@@ -376,13 +397,16 @@ fn current_lock(
         }
         None => LockCheckError::Missing,
     };
-    if options.locked || options.dry_run {
+    if options.locked {
         return Err(stale.into());
     }
     if let LockCheckError::Stale(_) = &stale {
         ctx.progress.event(Event::Note { text: &stale.to_string() });
     }
-    let locked = lock::lock(ctx, false)?;
+    let locked = match options.dry_run {
+        true => lock::resolve(ctx, false)?.0,
+        false => lock::lock(ctx, false)?,
+    };
     Ok((locked.lock.clone(), locked.text.clone(), Some(locked)))
 }
 

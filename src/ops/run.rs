@@ -11,6 +11,7 @@ use super::realize::current_platform;
 use crate::error::{Exit, Failure, Report, Result};
 use crate::store::env_name;
 use crate::view::activate::{Activation, Env, launch};
+use crate::{lockfile, manifest};
 
 pub use crate::view::activate::Shell;
 
@@ -68,6 +69,12 @@ pub fn prepare(dir: Option<&Path>) -> Result<Prepared> {
 /// `realize` to say.
 fn stale(project: &Project, generation: &Generation) -> Option<String> {
     let (lock, _) = project.lock().ok()??;
+    let inputs = manifest::inputs(&project.manifest().ok()?);
+    if let Some(first) = lockfile::stale(&lock, &inputs).first() {
+        return Some(format!(
+            "env.toml has changed since this environment was locked ({first}): run `gpuenv realize`"
+        ));
+    }
     let environment = lock.environment(current_platform().ok()?)?;
     let python =
         std::fs::read_link(generation.view.join("bin/python")).ok().filter(|p| p.is_absolute());
