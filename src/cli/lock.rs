@@ -1,7 +1,7 @@
 //! `lock`.
 
 use super::args::{Global, LockArgs};
-use super::ui::Ui;
+use super::ui::{Ui, packages};
 use crate::error::{Exit, Result};
 use crate::ops;
 use crate::ops::context::{Context, Options};
@@ -64,6 +64,6 @@ pub fn summary(ui: &Ui, locked: &Locked, dry: bool) -> Result<()> {
         }
     }
     let done = if dry { "would write" } else { "wrote" };
-    ui.say(format!("{done} gpuenv.lock ({} packages)", locked.lock.packages.len()))?;
+    ui.say(format!("{done} gpuenv.lock ({})", packages(locked.lock.packages.len() as u64)))?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use indicatif::HumanBytes;
 
 use super::args::{Global, RealizeArgs};
-use super::ui::Ui;
+use super::ui::{Ui, packages};
 use crate::error::{Exit, Result};
 use crate::ops;
 use crate::ops::context::Context;
@@ -65,14 +65,18 @@ fn words(ui: &Ui, done: &Realized, args: &RealizeArgs, locked: bool) -> Result<(
     let nothing =
         !done.built && done.generation.is_none() && done.verification.is_none() && !locked;
     if nothing {
-        ui.say(format!("nothing to do: {} packages in {}", done.packages, done.view.display()))?;
+        ui.say(format!(
+            "nothing to do: {} in {}",
+            packages(done.packages as u64),
+            done.view.display()
+        ))?;
         return Ok(());
     }
     if done.built {
         ui.say(format!(
-            "built {} ({} packages, {} downloaded)",
+            "built {} ({}, {} downloaded)",
             done.view.display(),
-            done.packages,
+            packages(done.packages as u64),
             HumanBytes(bytes)
         ))?;
     } else {

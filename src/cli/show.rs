@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use super::args::{CompletionsArgs, Global, TreeArgs, WhyArgs, command};
-use super::ui::Ui;
+use super::ui::{Ui, packages};
 use crate::error::{Exit, Result};
 use crate::ops::project::Project;
 use crate::ops::show::{self, Row};
@@ -22,9 +22,9 @@ pub fn list(global: &Global, ui: &Ui) -> Result<Exit> {
         let (name, version) = (width(|r| &r.name), width(|r| &r.version));
         let build = width(|r| r.build.as_deref().unwrap_or(""));
         ui.out(format!(
-            "{} ({} packages, {})",
+            "{} ({}, {})",
             environment.platform,
-            environment.packages.len(),
+            packages(environment.packages.len() as u64),
             size(environment.size)
         ))?;
         for row in &environment.packages {

@@ -120,6 +120,11 @@ impl Ui {
     }
 }
 
+/// A number of packages in words: `1 package`, `3 packages`.
+pub fn packages(count: u64) -> String {
+    format!("{count} package{}", if count == 1 { "" } else { "s" })
+}
+
 fn chain(failure: &Failure) -> Vec<String> {
     let mut out = vec![failure.error().to_string()];
     let mut cause = failure.error().source();
@@ -302,7 +307,7 @@ impl Progress for Lines {
             Event::Phase { name, items, bytes } => {
                 let mut text = name.to_owned();
                 if let Some(items) = items {
-                    text += &format!(" {items} package{}", if items == 1 { "" } else { "s" });
+                    text += &format!(" {}", packages(items));
                 }
                 if let Some(bytes) = bytes {
                     text += &format!(" ({})", HumanBytes(bytes));

@@ -227,7 +227,7 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
     let packages: Vec<&LockedPackage> = lock.packages_of(&environment).collect();
     let mut missing = Vec::new();
     for package in &packages {
-        let key = PackageKey::with_policy(package, policy(&manifest, package));
+        let key = PackageKey::with_policy(package, policy(manifest, package));
         if fresh.is_none() && !store.contains(&key)? {
             missing.push(*package);
         }
@@ -245,7 +245,7 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
             for package in new.packages.iter_mut().filter(|p| p.nar.is_none()) {
                 if packages.iter().any(|p| p.id == package.id)
                     && let Some(there) =
-                        store.get(&PackageKey::with_policy(package, policy(&manifest, package)))?
+                        store.get(&PackageKey::with_policy(package, policy(manifest, package)))?
                 {
                     package.nar = Some(there.record.nar);
                 }
@@ -271,7 +271,8 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
 
     let mut failed = None;
     if let Some(hook) = hook
-        && !verify::passed_here(&ctx.project.state_dir(), &key, &hook.digest)
+        // What was just built is checked, whatever an earlier build passed.
+        && (done.built || !verify::passed_here(&ctx.project.state_dir(), &key, &hook.digest))
     {
         ctx.progress.event(Event::Phase { name: "verifying", items: None, bytes: None });
         let outcome = run_hook(ctx, &done.view, hook)?;
