@@ -79,8 +79,7 @@ impl Report for ProjectError {
             }
             ProjectError::Write { source, .. } => return source.trouble().advice(&source.path),
             ProjectError::NotUtf8 { path, .. } if path.ends_with(LOCK) => {
-                "restore the file from version control, or run `gpuenv lock` to write it anew"
-                    .into()
+                "restore the file from version control, or remove it and run `gpuenv lock`".into()
             }
             ProjectError::NotUtf8 { .. } => "save the file as UTF-8".into(),
         })
