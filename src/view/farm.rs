@@ -568,7 +568,8 @@ fn close(
     links
 }
 
-/// Sonames that two packages give with different content.
+/// Sonames that two packages give with different content. Two that have one file of that name
+/// in common are no duplicates, whatever else they hold.
 fn duplicates<'a>(index: &Index<'_, 'a>, links: &BTreeMap<String, Choice>) -> Vec<Duplicate<'a>> {
     let libraries = index.input.libraries;
     let mut found = Vec::new();
@@ -577,21 +578,38 @@ fn duplicates<'a>(index: &Index<'_, 'a>, links: &BTreeMap<String, Choice>) -> Ve
             continue;
         }
         let same_name = |i: &usize| libraries[*i].dynamic.soname.as_deref() == Some(name.as_str());
-        let mut all = all.iter().copied().filter(same_name);
-        let Some(first) = all.next().map(|i| &libraries[i]) else { continue };
-        let other = |i: &usize| {
-            libraries[*i].package != first.package && libraries[*i].sha256 != first.sha256
-        };
-        if let Some(second) = all.find(other) {
+        let all: Vec<&Library<'_>> =
+            all.iter().filter(|i| same_name(i)).map(|i| &libraries[*i]).collect();
+        let Some(first) = all.first() else { continue };
+        if all.iter().all(|library| is_mangled(library)) {
+            continue;
+        }
+        let of_first: BTreeSet<Sha256> =
+            all.iter().filter(|l| l.package == first.package).map(|l| l.sha256).collect();
+        let shared: BTreeSet<usize> =
+            all.iter().filter(|l| of_first.contains(&l.sha256)).map(|l| l.package).collect();
+        if let Some(second) = all.iter().find(|l| !shared.contains(&l.package)) {
             found.push(Duplicate {
                 name: name.clone(),
-                first: first.clone(),
-                second: libraries[second].clone(),
+                first: (*first).clone(),
+                second: (*second).clone(),
                 ambiguous: links.get(name).is_some_and(|choice| choice.by != By::SearchPath),
             });
         }
     }
     found
+}
+
+/// Whether a wheel's repair tool gave the library its name: in a directory `*.libs`, and with the
+/// first eight hexadecimal digits of a digest before the first dot (`libz-eb09ad1d.so.1.2.3`).
+/// Equal names then mean copies of one library, which differ in what the tool wrote into each.
+fn is_mangled(library: &Library<'_>) -> bool {
+    let stem = library.path.file_name().split('.').next().unwrap_or_default();
+    let digest = stem.rsplit_once('-').map_or("", |(_, digest)| digest);
+    let dir = library.path.parent();
+    digest.len() == 8
+        && digest.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        && dir.is_some_and(|dir| dir.file_name().ends_with(".libs"))
 }
 
 /// Whether a version is in a range. A conda version that is none of PEP 440 is in no range.

@@ -47,6 +47,10 @@ impl Context<'_> {
             if entry.path.as_str() == "info" || entry.path.as_str().starts_with("info/") {
                 continue;
             }
+            // What the package's own list leaves out, no installer of conda links.
+            if self.meta.unlisted.binary_search(&entry.path).is_ok() {
+                continue;
+            }
             let path = self.place(&entry.path)?;
             let from = entry.path.clone();
             let what = match (&entry.kind, relocations.get(&entry.path)) {

@@ -39,6 +39,24 @@ fn a_directory_of_one_owner_is_folded() {
 }
 
 #[test]
+fn what_a_conda_package_does_not_list_stays_out() {
+    let package = Package::conda("x", "1")
+        .file("share/x/listed", b"1")
+        .file("share/x/unlisted", b"2")
+        .file("share/y/a", b"3")
+        .link("lib/unlisted.so", "x.so")
+        .with_conda(|meta| {
+            meta.unlisted = ["lib/unlisted.so", "share/x/unlisted"].map(path).to_vec();
+        });
+    let plan = Set::of([package]).plan().unwrap();
+    assert!(at(&plan, "lib").is_none() && at(&plan, "share/x/unlisted").is_none());
+    // The directory cannot be one link: that would bring the file back in.
+    assert_eq!(at(&plan, "share/x"), Some(&OpKind::Dir));
+    assert!(matches!(at(&plan, "share/x/listed"), Some(OpKind::File { .. })));
+    assert!(matches!(at(&plan, "share/y"), Some(OpKind::Fold { .. })));
+}
+
+#[test]
 fn a_namespace_of_several_owners_is_merged() {
     let a = Package::wheel("nvidia-p").file("nvidia/__init__.py", b"").file("nvidia/p/x.py", b"");
     let b = Package::wheel("nvidia-q").file("nvidia/__init__.py", b"").file("nvidia/q/x.py", b"");
@@ -353,6 +371,51 @@ fn one_soname_of_two_packages_is_reported() {
     assert!(set.plan().unwrap().findings.is_empty());
     let same = Package::wheel("b").file("b/libdup.so", &one);
     assert!(Set::of([conda_python(), a, same]).plan().unwrap().findings.is_empty());
+}
+
+/// The names of duplicates that a plan of wheels with these libraries reports.
+fn duplicates_of(files: &[(&str, &str, &[u8])]) -> Vec<String> {
+    let mut packages: BTreeMap<&str, Package> = BTreeMap::new();
+    for (name, at, bytes) in files {
+        let package = packages.remove(name).unwrap_or_else(|| Package::wheel(name));
+        packages.insert(name, package.file(at, bytes));
+    }
+    let plan = Set::on_host(packages.into_values()).plan().unwrap();
+    let soname = |finding: &Finding| match finding {
+        Finding::DuplicateSoname { soname, .. } => Some(soname.clone()),
+        _ => None,
+    };
+    plan.findings.iter().filter_map(soname).collect()
+}
+
+#[test]
+fn copies_of_one_library_are_no_duplicates() {
+    let [one, two, other] = [1, 2, 3].map(|value| library("x", value, &[], &[]));
+    assert!(duplicates_of(&[("a", "a/libx.so", &one), ("b", "b/libx.so", &one)]).is_empty());
+    // A package with two builds, one of which is the other package's.
+    let files: [(&str, &str, &[u8]); 3] =
+        [("a", "a/1/libx.so", &one), ("a", "a/2/libx.so", &two), ("b", "b/libx.so", &two)];
+    assert!(duplicates_of(&files).is_empty());
+    let third = ("c", "c/libx.so", &other[..]);
+    assert_eq!(duplicates_of(&[files[0], files[1], files[2], third]), ["libx.so"]);
+}
+
+#[test]
+fn what_a_repair_tool_named_is_no_duplicate() {
+    let named = |soname: &str| {
+        [1, 2].map(|value| library("x", value, &[], &[&format!("-Wl,-soname,{soname}")]))
+    };
+    let [one, two] = named("libx-040039e1.so");
+    let silent =
+        [("a", "a.libs/libx-040039e1.so", &one[..]), ("b", "b.libs/libx-040039e1.so", &two[..])];
+    assert!(duplicates_of(&silent).is_empty());
+    // Elsewhere, or with another ending, the name says nothing.
+    let loud = [silent[0], ("b", "b/libx-040039e1.so", &two[..])];
+    assert_eq!(duplicates_of(&loud), ["libx-040039e1.so"]);
+    let [one, two] = named("libx-release0.so");
+    let loud =
+        [("a", "a.libs/libx-release0.so", &one[..]), ("b", "b.libs/libx-release0.so", &two[..])];
+    assert_eq!(duplicates_of(&loud), ["libx-release0.so"]);
 }
 
 /// What a path of the view holds, however the plan puts it there.
