@@ -4,7 +4,8 @@
 //! the rules stand in one place: nothing is ever written through an existing link (`O_EXCL`,
 //! `O_NOFOLLOW`), a file that others read appears whole or not at all ([`write_atomic`]), and
 //! what must survive a power cut is flushed before it gets its name ([`sync_tree`],
-//! [`sync_dir`]).
+//! [`sync_dir`]). Files that users edit too are replaced where their links lead, and keep their
+//! mode ([`replace_text`]).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -340,22 +341,63 @@ pub fn finish_file(file: &File, path: &Path, mode: u32) -> Result<()> {
 /// Replaces the file at `path` so that readers see the old content or the new, never a part,
 /// also after a power cut: written beside it, flushed, renamed, directory flushed.
 pub fn write_atomic(path: &Path, content: &[u8], mode: u32) -> Result<()> {
-    let dir = match path.parent() {
+    let mut temp = temporary(path, mode)?;
+    temp.write_all(content).map_err(FsError::at("write", path))?;
+    temp.as_file()
+        .set_permissions(fs::Permissions::from_mode(mode))
+        .map_err(FsError::at("set the mode of", path))?;
+    persist(temp, path)
+}
+
+/// Most links followed for one path, as in the kernel (`MAXSYMLINKS`).
+const MAX_LINKS: usize = 40;
+
+/// Replaces a file that is the user's as much as ours, atomically as [`write_atomic`] does: where
+/// `path` is a link, the file that it leads to, and the link stays; a file that is there keeps
+/// its mode, and a new one gets what the umask leaves of 0666.
+pub fn replace_text(path: &Path, text: &str) -> Result<()> {
+    let mut at = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        match lstat(&at)? {
+            Some(meta) if meta.is_symlink() => {
+                let target = read_link(&at)?;
+                at = parent(&at).join(target);
+            }
+            Some(meta) => {
+                return write_atomic(&at, text.as_bytes(), meta.permissions().mode() & 0o7777);
+            }
+            None => {
+                let mut temp = temporary(&at, 0o666)?;
+                temp.write_all(text.as_bytes()).map_err(FsError::at("write", &at))?;
+                return persist(temp, &at);
+            }
+        }
+    }
+    Err(FsError::at("write", path)(rustix::io::Errno::LOOP.into()))
+}
+
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
-    };
-    let mut temp = tempfile::Builder::new()
+    }
+}
+
+/// An unfinished file beside `path`; of `mode`, the umask is taken away.
+fn temporary(path: &Path, mode: u32) -> Result<tempfile::NamedTempFile> {
+    let dir = parent(path);
+    tempfile::Builder::new()
         .prefix(".tmp-")
         .permissions(fs::Permissions::from_mode(mode))
         .tempfile_in(dir)
-        .map_err(FsError::at("create a temporary file in", dir))?;
-    temp.write_all(content).map_err(FsError::at("write", path))?;
-    let file = temp.as_file();
-    file.set_permissions(fs::Permissions::from_mode(mode))
-        .map_err(FsError::at("set the mode of", path))?;
-    file.sync_all().map_err(FsError::at("flush", path))?;
+        .map_err(FsError::at("create a temporary file in", dir))
+}
+
+/// Flushes a finished file, gives it its name and flushes that.
+fn persist(temp: tempfile::NamedTempFile, path: &Path) -> Result<()> {
+    temp.as_file().sync_all().map_err(FsError::at("flush", path))?;
     temp.persist(path).map_err(|e| FsError::at("replace", path)(e.error))?;
-    sync_dir(dir)
+    sync_dir(parent(path))
 }
 
 /// Flushes a directory's own entries.
@@ -416,60 +458,83 @@ impl std::fmt::Display for Rung {
     }
 }
 
-/// Makes `to` (not there yet) hold what the regular file `from` holds, beginning at `rung` and
-/// stepping down where the file system cannot do it: across file systems, at the limit of
-/// links, where `fs.protected_hardlinks` forbids it. Returns the rung that worked. A missing
-/// source and a denied directory are errors, not steps.
-pub fn place(from: &Path, to: &Path, rung: Rung) -> Result<Rung> {
-    use rustix::io::Errno;
-    if rung == Rung::HardLink {
-        match rustix::fs::linkat(CWD, from, CWD, to, AtFlags::empty()) {
-            Ok(()) => return Ok(Rung::HardLink),
-            Err(
-                Errno::XDEV
-                | Errno::MLINK
-                | Errno::PERM
-                | Errno::OPNOTSUPP
-                | Errno::NOSYS
-                | Errno::INVAL,
-            ) => {}
-            Err(e) => return Err(FsError::between("hard link", from, to)(e.into())),
-        }
+/// Makes `to` (not there yet) hold what the regular file `from` holds: by a hard link, or where
+/// there can be none by a reflink, or by a copy. A missing source and a denied directory are
+/// errors, not steps.
+pub fn place(from: &Path, to: &Path) -> Result<Rung> {
+    if hard_link(from, to)? {
+        return Ok(Rung::HardLink);
     }
-    let source = open(from)?;
-    let meta = source.metadata().map_err(FsError::at("look at", from))?;
-    let target = create_new(to)?;
-    let took = match copy_into(&source, &target, rung) {
-        Ok(took) => took,
-        Err(e) => {
-            // The error that matters is the copy's; a rest is removed as well as can be.
-            let _ = remove_file(to);
-            return Err(FsError::between("copy", from, to)(e));
-        }
-    };
-    finish_file(&target, to, if meta.permissions().mode() & 0o111 != 0 { 0o555 } else { 0o444 })?;
-    Ok(took)
+    let meta = fs::metadata(from).map_err(FsError::at("look at", from))?;
+    let mode = if meta.permissions().mode() & 0o111 != 0 { 0o555 } else { 0o444 };
+    if reflink(from, to, mode)? {
+        return Ok(Rung::Reflink);
+    }
+    copy(from, to, mode).map(|()| Rung::Copy)
 }
 
-fn copy_into(mut source: &File, mut target: &File, rung: Rung) -> io::Result<Rung> {
+/// A hard link; `Ok(false)` where the file system or a limit does not allow one: across file
+/// systems, at the limit of links, where `fs.protected_hardlinks` forbids it.
+pub fn hard_link(from: &Path, to: &Path) -> Result<bool> {
     use rustix::io::Errno;
-    if rung <= Rung::Reflink {
-        match rustix::fs::ioctl_ficlone(target, source) {
-            Ok(()) => return Ok(Rung::Reflink),
-            Err(
-                Errno::XDEV
-                | Errno::OPNOTSUPP
-                | Errno::NOTTY
-                | Errno::NOSYS
-                | Errno::INVAL
-                | Errno::PERM
-                | Errno::BADF,
-            ) => {}
-            Err(e) => return Err(e.into()),
-        }
+    match rustix::fs::linkat(CWD, from, CWD, to, AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(
+            Errno::XDEV
+            | Errno::MLINK
+            | Errno::PERM
+            | Errno::OPNOTSUPP
+            | Errno::NOSYS
+            | Errno::INVAL,
+        ) => Ok(false),
+        Err(e) => Err(FsError::between("hard link", from, to)(e.into())),
     }
-    io::copy(&mut source, &mut target)?;
-    Ok(Rung::Copy)
+}
+
+/// A copy of this mode that shares its blocks (`FICLONE`); `Ok(false)` where the file system has
+/// none, and then nothing is at `to`.
+pub fn reflink(from: &Path, to: &Path, mode: u32) -> Result<bool> {
+    use rustix::io::Errno;
+    let source = open(from)?;
+    let target = create_new(to)?;
+    let failed = match rustix::fs::ioctl_ficlone(&target, &source) {
+        Ok(()) => return finish_file(&target, to, mode).map(|()| true),
+        Err(
+            Errno::XDEV
+            | Errno::OPNOTSUPP
+            | Errno::NOTTY
+            | Errno::NOSYS
+            | Errno::INVAL
+            | Errno::PERM
+            | Errno::BADF
+            | Errno::TXTBSY,
+        ) => None,
+        Err(e) => Some(FsError::between("copy", from, to)(e.into())),
+    };
+    match (failed, remove_file(to)) {
+        // The error that matters is the first.
+        (Some(error), _) | (None, Err(error)) => Err(error),
+        (None, Ok(())) => Ok(false),
+    }
+}
+
+/// A plain copy of this mode.
+pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let mut source = open(from)?;
+    let mut target = create_new(to)?;
+    if let Err(e) = io::copy(&mut source, &mut target) {
+        // The error that matters is the copy's; a rest is removed as well as can be.
+        let _ = remove_file(to);
+        return Err(FsError::between("copy", from, to)(e));
+    }
+    finish_file(&target, to, mode)
+}
+
+/// Writes a file that is not there yet, with this mode whatever the umask, and [`MTIME`].
+pub fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let mut file = create_new(path)?;
+    file.write_all(content).map_err(FsError::at("write", path))?;
+    finish_file(&file, path, mode)
 }
 
 #[cfg(test)]
@@ -511,6 +576,35 @@ mod tests {
     }
 
     #[test]
+    fn text_of_the_user_is_replaced_where_links_lead_and_keeps_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
+        create_dir(&at("shared")).unwrap();
+        fs::write(at("shared/real"), "one").unwrap();
+        set_mode(&at("shared/real"), 0o640).unwrap();
+        symlink("shared/near", &at("link")).unwrap();
+        symlink("real", &at("shared/near")).unwrap();
+        replace_text(&at("link"), "two").unwrap();
+        assert_eq!(read(&at("shared/real")).unwrap(), b"two");
+        assert_eq!(mode("shared/real"), 0o640);
+        assert!(lstat(&at("link")).unwrap().unwrap().is_symlink());
+        assert!(lstat(&at("shared/near")).unwrap().unwrap().is_symlink());
+        // A link to what is not there yet, and no link at all.
+        symlink("shared/new", &at("dangling")).unwrap();
+        replace_text(&at("dangling"), "x").unwrap();
+        replace_text(&at("plain"), "x").unwrap();
+        fs::write(at("as the system makes them"), "x").unwrap();
+        for name in ["shared/new", "plain"] {
+            assert_eq!(read(&at(name)).unwrap(), b"x");
+            assert_eq!(mode(name), mode("as the system makes them"));
+        }
+        symlink("round", &at("round")).unwrap();
+        assert!(replace_text(&at("round"), "x").is_err());
+        assert_eq!(list(&at("shared")).unwrap(), ["near", "new", "real"], "nothing else is left");
+    }
+
+    #[test]
     fn creation_never_follows_a_link() {
         let dir = tempfile::tempdir().unwrap();
         let outside = dir.path().join("outside");
@@ -544,14 +638,21 @@ mod tests {
         let from = dir.path().join("from");
         fs::write(&from, "content").unwrap();
         set_mode(&from, 0o555).unwrap();
-        for (i, rung) in [Rung::HardLink, Rung::Reflink, Rung::Copy].into_iter().enumerate() {
-            let to = dir.path().join(i.to_string());
-            let took = place(&from, &to, rung).unwrap();
-            assert!(took >= rung);
-            assert_eq!(read(&to).unwrap(), b"content");
-            assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o555);
+        let to = |name: &str| dir.path().join(name);
+        assert_eq!(place(&from, &to("placed")).unwrap(), Rung::HardLink);
+        copy(&from, &to("copied"), 0o555).unwrap();
+        let mut made = vec!["placed", "copied"];
+        match reflink(&from, &to("cloned"), 0o555).unwrap() {
+            true => made.push("cloned"),
+            false => assert!(lstat(&to("cloned")).unwrap().is_none(), "a rest stays"),
         }
-        assert!(place(&dir.path().join("no"), &dir.path().join("x"), Rung::HardLink).is_err());
-        assert!(place(&from, &dir.path().join("0"), Rung::Copy).unwrap_err().is_taken());
+        for name in made {
+            assert_eq!(read(&to(name)).unwrap(), b"content");
+            assert_eq!(fs::metadata(to(name)).unwrap().permissions().mode() & 0o777, 0o555);
+        }
+        assert!(place(&to("no"), &to("x")).unwrap_err().is_missing());
+        assert!(place(&from, &to("placed")).unwrap_err().is_taken());
+        assert!(copy(&from, &to("placed"), 0o444).unwrap_err().is_taken());
+        assert!(reflink(&from, &to("placed"), 0o444).unwrap_err().is_taken());
     }
 }

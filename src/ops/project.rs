@@ -1,7 +1,6 @@
 //! The project on disk: where env.toml, gpuenv.lock and `.gpuenv/` lie, and how they are read
 //! and written.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Exit, Report, Result, Snippet};
@@ -162,10 +161,12 @@ impl Project {
 
     /// The text of gpuenv.lock; `None` where there is none.
     pub fn lock_text(&self) -> Result<Option<String>> {
-        if fs::lstat(&self.lock_path())?.is_none() {
-            return Ok(None);
+        match fs::read(&self.lock_path()) {
+            Ok(bytes) => text_of(&self.lock_path(), bytes).map(Some),
+            // Also a link to a lock that is yet to be written.
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        read_text(&self.lock_path()).map(Some)
     }
 
     /// Reads gpuenv.lock with its text; `None` where there is none.
@@ -218,18 +219,17 @@ fn has_manifest(dir: &Path) -> Result<bool> {
 /// its mode stays.
 fn replace(path: &Path, text: &str) -> Result<()> {
     let failed = |source| ProjectError::Write { path: path.to_owned(), source };
-    let there = std::fs::canonicalize(path).ok();
-    let mode = there.as_ref().and_then(|path| std::fs::metadata(path).ok());
-    let mode = mode.map_or(0o644, |metadata| metadata.permissions().mode() & 0o777);
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).map_err(failed)?;
     }
-    fs::write_atomic(there.as_deref().unwrap_or(path), text.as_bytes(), mode).map_err(failed)?;
-    Ok(())
+    Ok(fs::replace_text(path, text).map_err(failed)?)
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    let bytes = fs::read(path)?;
+    text_of(path, fs::read(path)?)
+}
+
+fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         ProjectError::NotUtf8 { path: path.to_owned(), at: error.utf8_error().valid_up_to() }.into()
     })

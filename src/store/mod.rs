@@ -492,13 +492,10 @@ fn won_by(there: StoredPackage, found: Sha256) -> Result<StoredPackage> {
 }
 
 fn write_record(path: &Path, record: &PackageRecord) -> Result<()> {
-    use std::io::Write;
     let mut bytes = serde_json::to_vec(record)
         .map_err(|source| StoreError::Record { path: path.to_owned(), source })?;
     bytes.push(b'\n');
-    let mut file = fs::create_new(path)?;
-    file.write_all(&bytes).map_err(fs::FsError::at("write", path))?;
-    Ok(fs::finish_file(&file, path, 0o444)?)
+    Ok(fs::write_new(path, &bytes, 0o444)?)
 }
 
 /// Reads a record, its format before the rest.

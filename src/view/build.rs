@@ -1,7 +1,6 @@
 //! Makes a planned view on disk.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,12 +10,13 @@ use rayon::prelude::*;
 use super::content::{self, Content};
 use super::manifest::{self, ViewManifest};
 use super::plan::{Op, OpKind, Plan, Relocate};
-use super::{relocate, write};
+use super::relocate;
 use crate::error::{Exit, Report};
+use crate::fs::{self, FsError};
 use crate::hash::Sha256;
 use crate::relpath::RelPath;
 
-pub use super::write::WriteError;
+pub use crate::fs::Rung;
 
 /// Where a view is built, and what it will be.
 #[derive(Clone, Copy, Debug)]
@@ -30,41 +30,13 @@ pub struct Target<'a> {
     pub host_python: Option<&'a Path>,
 }
 
-/// How files of a package come into a real directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rung {
-    /// Hard links.
-    HardLink,
-    /// Copies that share their blocks.
-    Reflink,
-    /// Copies of ELF files and executables, symbolic links to the rest.
-    Copy,
-}
-
-impl Rung {
-    /// As recorded and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Rung::HardLink => "hard link",
-            Rung::Reflink => "reflink",
-            Rung::Copy => "copy",
-        }
-    }
-    fn from_u8(number: u8) -> Self {
-        match number {
-            0 => Rung::HardLink,
-            1 => Rung::Reflink,
-            _ => Rung::Copy,
-        }
-    }
-}
-
 /// What was built.
 #[derive(Clone, Debug)]
 pub struct BuildReport {
     /// The view hash.
     pub view_hash: Sha256,
-    /// The rung of the link ladder that this file system allows.
+    /// The rung of the link ladder that this file system allows; on the last, only ELF files and
+    /// executables are copied, and the rest are symbolic links.
     pub rung: Rung,
     /// Files made by each rung; single files step down where one has too many links.
     pub files: BTreeMap<Rung, usize>,
@@ -159,7 +131,7 @@ pub enum BuildError {
     },
     /// The file system refused.
     #[error("the view could not be written")]
-    Write(#[from] WriteError),
+    Write(#[from] FsError),
 }
 
 impl Report for BuildError {
@@ -179,29 +151,18 @@ impl Report for BuildError {
             BuildError::BadIndexJson { package, .. } => {
                 Some(format!("the archive of {package} is damaged; ask its channel"))
             }
-            BuildError::Write(error) => {
-                use std::io::ErrorKind as Kind;
-                Some(match error.source.kind() {
-                    Kind::StorageFull | Kind::QuotaExceeded => {
-                        "make room on the store's file system and run the same command again".into()
-                    }
-                    Kind::PermissionDenied | Kind::ReadOnlyFilesystem => {
-                        "the store is not writable: --store DIR or GPUENV_STORE names another"
-                            .into()
-                    }
-                    Kind::NotFound => {
-                        "a package is missing from the store; run the same command again".into()
-                    }
-                    _ => return None,
-                })
+            BuildError::Write(error) if error.is_missing() => {
+                Some("a package is missing from the store; run the same command again".into())
             }
+            BuildError::Write(error) => error.hint(),
         }
     }
 }
 
 /// Builds `plan` in `target.staging`. Deterministic: the same plan and prefix give the same tree,
 /// in modes and times too. Directories are read-only when it is done, except the topmost: a
-/// directory that is not writable cannot be renamed into another one; see [`seal`].
+/// directory that is not writable cannot be renamed into another one;
+/// [`crate::store::Store::publish_env`] makes it so.
 ///
 /// Nothing is synced; whoever publishes the view does that.
 ///
@@ -218,9 +179,9 @@ pub fn build(plan: &Plan, target: &Target<'_>) -> Result<BuildReport, BuildError
         return Err(BuildError::NoHostPython);
     }
 
-    write::create_dir(target.staging)?;
+    fs::create_dir(target.staging)?;
     for op in plan.ops.iter().filter(|op| op.kind == OpKind::Dir) {
-        write::create_dir(&op.path.under(target.staging))?;
+        fs::create_dir(&op.path.under(target.staging))?;
     }
     let builder = Builder {
         plan,
@@ -242,11 +203,11 @@ pub fn build(plan: &Plan, target: &Target<'_>) -> Result<BuildReport, BuildError
         .try_for_each(|op| builder.make(op))?;
 
     let manifest = ViewManifest::of(plan);
-    write::file(&target.staging.join(manifest::PATH), manifest.text().as_bytes(), false)?;
+    fs::write_new(&target.staging.join(manifest::PATH), manifest.text().as_bytes(), 0o444)?;
     for op in plan.ops.iter().rev().filter(|op| op.kind == OpKind::Dir) {
-        write::finish_dir(&op.path.under(target.staging), Some(0o555))?;
+        seal(&op.path.under(target.staging))?;
     }
-    write::finish_dir(target.staging, None)?;
+    fs::set_times(target.staging)?;
 
     let [hard, reflink, copy] = builder.counts.map(AtomicCount::get);
     let mut notes = match builder.notes.into_inner() {
@@ -256,7 +217,7 @@ pub fn build(plan: &Plan, target: &Target<'_>) -> Result<BuildReport, BuildError
     notes.sort();
     Ok(BuildReport {
         view_hash: manifest.hash(),
-        rung: Rung::from_u8(builder.rung.into_inner()),
+        rung: rung(builder.rung.into_inner()),
         files: [(Rung::HardLink, hard), (Rung::Reflink, reflink), (Rung::Copy, copy)]
             .into_iter()
             .filter(|(_, n)| *n > 0)
@@ -266,13 +227,14 @@ pub fn build(plan: &Plan, target: &Target<'_>) -> Result<BuildReport, BuildError
     })
 }
 
-/// Makes the topmost directory of a published view read-only.
-///
-/// # Errors
-///
-/// The file system refused.
-pub fn seal(view: &Path) -> Result<(), BuildError> {
-    Ok(write::finish_dir(view, Some(0o555))?)
+/// Gives a finished directory its times and makes it read-only.
+fn seal(dir: &Path) -> fs::Result<()> {
+    fs::set_times(dir)?;
+    fs::set_mode(dir, 0o555)
+}
+
+fn mode(executable: bool) -> u32 {
+    if executable { 0o555 } else { 0o444 }
 }
 
 /// Whether a prefix fits into every binary placeholder of the plan.
@@ -296,6 +258,15 @@ fn check_prefix(plan: &Plan, prefix: &str) -> Result<(), BuildError> {
             prefix: prefix.to_owned(),
         }),
         _ => Ok(()),
+    }
+}
+
+/// The rung of a number in [`Builder::rung`].
+fn rung(number: u8) -> Rung {
+    match number {
+        0 => Rung::HardLink,
+        1 => Rung::Reflink,
+        _ => Rung::Copy,
     }
 }
 
@@ -326,33 +297,33 @@ impl Builder<'_> {
         match &op.kind {
             OpKind::Dir => {}
             OpKind::Fold { package, from } => {
-                write::symlink(&from.under(&self.plan.packages[*package].store_path), &to)?;
+                fs::symlink(from.under(&self.plan.packages[*package].store_path), &to)?;
             }
             OpKind::File { package, from, executable, real, .. } => {
                 let from = from.under(&self.plan.packages[*package].store_path);
                 self.link(&from, &to, *executable, *real)?;
             }
-            OpKind::Symlink { target } => write::symlink(Path::new(target), &to)?,
+            OpKind::Symlink { target } => fs::symlink(target, &to)?,
             OpKind::HostPython => {
                 let python = self.target.host_python.ok_or(BuildError::NoHostPython)?;
-                write::symlink(python, &to)?;
+                fs::symlink(python, &to)?;
             }
             OpKind::Relocated { package, from, executable, how, .. } => {
-                let bytes = write::read(&from.under(&self.plan.packages[*package].store_path))?;
+                let bytes = fs::read(&from.under(&self.plan.packages[*package].store_path))?;
                 let bytes = self.relocated(op, *package, how, &bytes)?;
-                write::file(&to, &bytes, *executable)?;
+                fs::write_new(&to, &bytes, mode(*executable))?;
             }
             OpKind::Generated { content, executable } => {
-                write::file(&to, &self.render(content)?, *executable)?;
+                fs::write_new(&to, &self.render(content)?, mode(*executable))?;
             }
         }
         Ok(())
     }
 
     fn link(&self, from: &Path, to: &Path, executable: bool, real: bool) -> Result<(), BuildError> {
-        let mut rung = Rung::from_u8(self.rung.load(Ordering::Relaxed));
+        let mut rung = self::rung(self.rung.load(Ordering::Relaxed));
         if rung == Rung::HardLink {
-            if write::hard_link(from, to)? {
+            if fs::hard_link(from, to)? {
                 self.counts[0].add();
                 return Ok(());
             }
@@ -364,7 +335,7 @@ impl Builder<'_> {
             rung = Rung::Reflink;
         }
         if rung == Rung::Reflink {
-            if write::reflink(from, to, executable)? {
+            if fs::reflink(from, to, mode(executable))? {
                 self.counts[1].add();
                 return Ok(());
             }
@@ -373,9 +344,9 @@ impl Builder<'_> {
             }
         }
         if real {
-            write::copy(from, to, executable)?;
+            fs::copy(from, to, mode(executable))?;
         } else {
-            write::symlink(from, to)?;
+            fs::symlink(from, to)?;
         }
         self.counts[2].add();
         Ok(())
@@ -456,7 +427,7 @@ impl Builder<'_> {
                     path: path.clone(),
                     reason,
                 };
-                let index = serde_json::from_slice(&write::read(&path)?);
+                let index = serde_json::from_slice(&fs::read(&path)?);
                 let index = index.map_err(|error| bad(error.to_string()))?;
                 content.conda_meta(index).map_err(|error| bad(error.to_string()))?.into_bytes()
             }
@@ -521,7 +492,7 @@ pub fn check_fresh(
     if !view.is_dir() {
         return Err(Stale::Missing);
     }
-    let text = fs::read(view.join(manifest::PATH)).map_err(|_| Stale::NoManifest)?;
+    let text = fs::read(&view.join(manifest::PATH)).map_err(|_| Stale::NoManifest)?;
     if !text.starts_with(b"gpuenv-view\t") {
         return Err(Stale::NoManifest);
     }
@@ -529,7 +500,7 @@ pub fn check_fresh(
     if let Some(expected) = expected.filter(|expected| **expected != found) {
         return Err(Stale::Hash { expected: *expected, found });
     }
-    if let Ok(python) = fs::read_link(view.join("bin/python"))
+    if let Ok(python) = fs::read_link(&view.join("bin/python"))
         && python.is_absolute()
     {
         if let Some(expected) = host_python.filter(|expected| *expected != python) {

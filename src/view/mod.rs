@@ -16,7 +16,6 @@ pub mod plan;
 mod relocate;
 #[cfg(test)]
 mod testing;
-mod write;
 
 pub use build::{BuildError, BuildReport, build, check_fresh};
 pub use content::{CondaFile, CondaFileType, Content, RunScript};

@@ -204,7 +204,7 @@ impl Tree {
     pub fn finish(&self, root: &Path) -> Result<(), Fault> {
         for (path, claim) in &self.claims {
             if let Claim::HardLink(target) = claim {
-                fs::place(&target.under(root), &path.under(root), fs::Rung::HardLink)?;
+                fs::place(&target.under(root), &path.under(root))?;
             }
         }
         for (path, claim) in &self.claims {
@@ -242,9 +242,7 @@ fn elf_facts(bytes: &[u8]) -> Option<elf::Dynamic> {
 
 /// Writes a small file from memory.
 pub fn write_bytes(path: PathBuf, executable: bool, bytes: &[u8]) -> Result<FileFacts, Fault> {
-    let mut file = fs::create_new(&path)?;
-    file.write_all(bytes).map_err(fs::FsError::at("write", &path))?;
-    fs::finish_file(&file, &path, mode(executable))?;
+    fs::write_new(&path, bytes, mode(executable))?;
     Ok(FileFacts { size: bytes.len() as u64, sha256: Sha256::of(bytes), elf: elf_facts(bytes) })
 }
 
