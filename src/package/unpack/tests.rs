@@ -417,8 +417,9 @@ fn damaged_conda_packages_are_refused() {
 
 /// Tars made by others to leave the directory they are unpacked in.
 #[test]
-fn tars_from_outside_stay_inside() {
-    let Some(dir) = crate::package::testing::data("packages/tar-traversal") else { return };
+#[ignore = "needs GPUENV_TEST_DATA or ../shared/data"]
+fn with_data_tars_from_outside_stay_inside() {
+    let dir = crate::package::testing::data("packages/tar-traversal");
     let mut count = 0;
     for name in fs::list(&dir).unwrap() {
         let tar = disk::read(dir.join(&name)).unwrap();
@@ -437,8 +438,9 @@ fn tars_from_outside_stay_inside() {
 
 /// Real packages of both formats unpack to the same tree.
 #[test]
-fn real_packages_unpack() {
-    let Some(dir) = crate::package::testing::data("packages") else { return };
+#[ignore = "needs GPUENV_TEST_DATA or ../shared/data"]
+fn with_data_real_packages_unpack() {
+    let dir = crate::package::testing::data("packages");
     let mut count = 0;
     for sub in [
         "zlib-channel/linux-64",
