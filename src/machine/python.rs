@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use uv_pep440::Version;
@@ -99,7 +103,7 @@ pub fn find_python(
         if is_view(&real) {
             continue;
         }
-        match probe(&path) {
+        match probe(&path, PATIENCE) {
             Ok(python) => match refusal(&python, &release) {
                 None => return Ok(python.interpreter),
                 Some(what) => found.push(Seen { path: candidate, what }),
@@ -249,19 +253,43 @@ print(json.dumps({
 }))
 ";
 
+/// How long an interpreter may take to answer. One on a cold network file system takes seconds; a
+/// stand-in that asks a question, or a wrapper that waits for a server, takes forever.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Most bytes of an answer that are read.
+const ANSWER: u64 = 64 << 10;
+
 /// Runs an interpreter: isolated (`-I`), without the `site` module (`-S`).
-fn probe(path: &Path) -> Result<Probed, String> {
-    let output = Command::new(path)
+fn probe(path: &Path, patience: Duration) -> Result<Probed, String> {
+    let mut child = Command::new(path)
         .args(["-I", "-S", "-c", PROBE])
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // So that what it starts can be ended with it.
+        .process_group(0)
+        .spawn()
         .map_err(|error| format!("cannot be run ({error})"))?;
-    if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
+    let deadline = Instant::now() + patience;
+    let answer = child.stdout.take().map(read_aside);
+    let complaint = child.stderr.take().map(read_aside);
+    let status = wait(&mut child, deadline).map_err(|error| format!("cannot be run ({error})"))?;
+    // Whatever it left behind may hold the pipes open: what has been said by now is all.
+    end(&mut child);
+    let said = |from: Option<mpsc::Receiver<Vec<u8>>>| {
+        from.and_then(|from| from.recv_timeout(Duration::from_secs(1)).ok()).unwrap_or_default()
+    };
+    let Some(status) = status else {
+        return Err(format!("does not answer within {} s", patience.as_secs_f32()));
+    };
+    if !status.success() {
+        let stderr = said(complaint);
+        let stderr = String::from_utf8_lossy(&stderr);
         let last = stderr.lines().last().unwrap_or_default().trim();
-        return Err(format!("fails to start ({}): {last}", output.status));
+        return Err(format!("fails to start ({status}): {last}"));
     }
-    let printed: Printed = serde_json::from_slice(&output.stdout)
+    let stdout = said(answer);
+    let printed: Printed = serde_json::from_slice(&stdout)
         .map_err(|_| "does not answer as a Python does".to_owned())?;
     let executable = fs::canonicalize(&printed.executable)
         .map_err(|error| format!("names {:?} as itself ({error})", printed.executable))?;
@@ -275,6 +303,44 @@ fn probe(path: &Path) -> Result<Probed, String> {
         free_threaded: printed.free_threaded,
         bits: printed.bits,
     })
+}
+
+/// Reads a pipe in a thread of its own, which ends with the pipe. What goes beyond [`ANSWER`] is
+/// left, and the writer gets an error.
+fn read_aside(pipe: impl Read + Send + 'static) -> mpsc::Receiver<Vec<u8>> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A pipe that breaks has said what it had to say.
+        let _ = pipe.take(ANSWER).read_to_end(&mut bytes);
+        let _ = send.send(bytes);
+    });
+    receive
+}
+
+/// How the child ended; `None` where it did not before `deadline`.
+fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Ends what is left of the child's process group.
+fn end(child: &mut Child) {
+    let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(group) = group {
+        // No such group any more is what is wanted.
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    let _ = child.wait();
 }
 
 #[cfg(test)]
@@ -331,6 +397,45 @@ mod tests {
         assert!(error.contains("python3.99: 3.99.2"), "{error}");
         let error = find("3.98", &[("PATH", Path::new(&both))]).unwrap_err().to_string();
         assert!(error.contains("python3.98: pypy 3.98.1"), "{error}");
+    }
+
+    fn script(dir: &Path, name: &str, text: &str) -> PathBuf {
+        let path = dir.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn one_that_hangs_is_given_up_with_all_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let text = format!("sleep 600 & echo $! > {}; wait", pid.display());
+        let hanging = script(dir.path(), "python3.99", &text);
+        let begun = Instant::now();
+        let error = probe(&hanging, Duration::from_millis(500)).err().unwrap();
+        assert_eq!(error, "does not answer within 0.5 s");
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        let pid = fs::read_to_string(&pid).unwrap();
+        let state = || fs::read_to_string(format!("/proc/{}/stat", pid.trim())).ok();
+        let gone = || state().is_none_or(|stat| stat.contains(") Z "));
+        assert!((0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            gone()
+        }));
+    }
+
+    #[test]
+    fn one_that_leaves_something_behind_or_talks_without_end_is_no_trouble() {
+        let dir = tempfile::tempdir().unwrap();
+        let good = fake(dir.path(), "good", "3.99.0", "cpython");
+        let leaves = format!("sleep 600 &\nexec {} \"$@\"", good.display());
+        let leaves = script(dir.path(), "leaves", &leaves);
+        let found = probe(&leaves, PATIENCE).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(found.interpreter.version, (3, 99, 0));
+        let endless = script(dir.path(), "endless", "exec yes");
+        let error = probe(&endless, PATIENCE).err().unwrap();
+        assert!(error.starts_with("fails to start"), "{error}");
     }
 
     #[test]
