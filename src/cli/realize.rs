@@ -46,7 +46,7 @@ pub fn realize(global: &Global, ui: &Ui, args: &RealizeArgs) -> Result<Exit> {
 fn words(ui: &Ui, done: &Realized, args: &RealizeArgs, locked: bool) -> Result<()> {
     let bytes: u64 = done.fetched.iter().map(|(_, size)| size).sum();
     if args.dry_run {
-        if !done.built {
+        if !done.built && done.fetched.is_empty() {
             ui.say("the environment is built: nothing to do")?;
             return Ok(());
         }
@@ -54,16 +54,20 @@ fn words(ui: &Ui, done: &Realized, args: &RealizeArgs, locked: bool) -> Result<(
             ui.say(format!("would download {file} ({})", HumanBytes(*size)))?;
         }
         ui.say(format!(
-            "would download {} of {} packages ({}) and build {}",
+            "would download {} of {} packages ({}) {} {}",
             done.fetched.len(),
             done.packages,
             HumanBytes(bytes),
+            if done.built { "and build" } else { "that are missing from" },
             done.view.display()
         ))?;
         return Ok(());
     }
-    let nothing =
-        !done.built && done.generation.is_none() && done.verification.is_none() && !locked;
+    let nothing = !done.built
+        && done.fetched.is_empty()
+        && done.generation.is_none()
+        && done.verification.is_none()
+        && !locked;
     if nothing {
         ui.say(format!(
             "nothing to do: {} in {}",
@@ -78,6 +82,12 @@ fn words(ui: &Ui, done: &Realized, args: &RealizeArgs, locked: bool) -> Result<(
             done.view.display(),
             packages(done.packages as u64),
             HumanBytes(bytes)
+        ))?;
+    } else if !done.fetched.is_empty() {
+        ui.say(format!(
+            "brought back what was missing from {} ({})",
+            done.view.display(),
+            packages(done.fetched.len() as u64)
         ))?;
     } else {
         ui.say(format!("{} was built already", done.view.display()))?;

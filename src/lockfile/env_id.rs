@@ -7,7 +7,8 @@ use rattler_conda_types::Subdir as Platform;
 use super::model::{ArtifactKind, Lock, LockedEnvironment, LockedPackage};
 use crate::hash::{Sha256, ShortHash};
 
-/// The first line of the preimage; changes when its grammar, or the layout of views, does.
+/// The first line of the preimage; changes when its grammar does. How a view is laid out is not
+/// in it (see [`crate::view::manifest::ViewManifest::FORMAT`]): what was verified stays so.
 pub const ENV_ID_FORMAT: &str = "gpuenv-env 1";
 
 /// One package as the env id sees it.

@@ -55,6 +55,9 @@ pub enum SourceKind {
     Path,
 }
 
+/// The format of view manifests where a lock does not say one.
+pub const FIRST_VIEW_FORMAT: u32 = 1;
+
 /// The closure for one platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockedEnvironment {
@@ -70,6 +73,9 @@ pub struct LockedEnvironment {
     pub packages: Vec<PackageId>,
     /// Hash of the view manifest, once realized.
     pub view_hash: Option<Sha256>,
+    /// Format of the view manifest that `view_hash` is of: hashes of two formats say nothing
+    /// about each other.
+    pub view_format: u32,
 }
 
 impl SourceKind {

@@ -10,8 +10,8 @@ use toml_edit::{Document, Item, TableLike};
 use super::check::{Place, check_places};
 use super::error::{LockError, LockErrorKind as Kind};
 use super::model::{
-    ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, Source, SourceKind, VERSION,
-    Verification,
+    ArtifactKind, FIRST_VIEW_FORMAT, Lock, LockedEnvironment, LockedPackage, PackageId, Source,
+    SourceKind, VERSION, Verification,
 };
 use crate::manifest::mask_credentials;
 
@@ -301,7 +301,15 @@ fn environment(table: &Table) -> Read<LockedEnvironment> {
         "virtual-packages",
         "packages",
         "view-hash",
+        "view-format",
     ])?;
+    let view_format = match table.item("view-format") {
+        None => FIRST_VIEW_FORMAT,
+        Some((item, span)) => match item.as_integer().map(u32::try_from) {
+            Some(Ok(format)) if format >= FIRST_VIEW_FORMAT => format,
+            _ => return table.wrong("view-format", span, "a number from 1"),
+        },
+    };
     Ok(LockedEnvironment {
         platform: table.need::<Platform>("platform", "a conda subdir")?,
         env_id: table.need("env-id", "an env id")?,
@@ -309,6 +317,7 @@ fn environment(table: &Table) -> Read<LockedEnvironment> {
         virtual_packages: table.strings("virtual-packages")?,
         packages: table.strings("packages")?.into_iter().map(PackageId).collect(),
         view_hash: table.maybe("view-hash", "a SHA-256 digest")?,
+        view_format,
     })
 }
 

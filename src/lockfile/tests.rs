@@ -90,6 +90,7 @@ fn example() -> Lock {
             virtual_packages: vec!["__cuda=11.8=0".into(), "__glibc=2.28=0".into()],
             packages: packages.iter().map(|package| package.id.clone()).collect(),
             view_hash: Some(Sha256::of("view")),
+            view_format: FIRST_VIEW_FORMAT,
         }],
         packages,
         verifications: Vec::new(),
@@ -317,6 +318,20 @@ fn graph_says_who_needs_what() {
         .collect();
     let expected = [("ours", 1, false), ("python", 0, true), ("torch", 2, false)];
     assert_eq!(shown, expected.map(|(n, c, r)| (n.to_owned(), c, r)));
+}
+
+/// A later gpuenv may make another view of the same packages; the lock says which it hashed.
+#[test]
+fn the_format_of_the_hashed_view_is_kept() {
+    let mut lock = example();
+    assert!(!write(&lock).contains("view-format"), "the first format goes without saying");
+    lock.environments[0].view_format = 2;
+    let text = write(&lock);
+    assert!(text.contains("\nview-format = 2\n"), "{text}");
+    assert_eq!(parse(&text, "gpuenv.lock").unwrap(), lock);
+    for bad in ["0", "-1", "\"2\"", "4294967296"] {
+        refused(&text.replace("view-format = 2", &format!("view-format = {bad}")));
+    }
 }
 
 /// A wheel for every platform has the edges of all of them; each graph shows its own.

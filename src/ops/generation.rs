@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use super::project::Project;
 use crate::error::{Exit, Report, Result};
 use crate::fs;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// A generation of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +64,18 @@ pub fn require(project: &Project) -> Result<Generation> {
     Ok(generation)
 }
 
-/// Makes `view` the project's current one; returns the new number, or `None` where it was already.
-pub fn point(project: &Project, store: &Store, view: &std::path::Path) -> Result<Option<u64>> {
+/// What [`point`] did.
+#[derive(Debug)]
+pub struct Pointed {
+    /// The number of the new generation; `None` where the view was the current one already.
+    pub new: Option<u64>,
+    /// Why the store could not note down that the view is in use, if it could not: a store that
+    /// others fill can be used by those who may not write to it.
+    pub unregistered: Option<StoreError>,
+}
+
+/// Makes `view` the project's current one.
+pub fn point(project: &Project, store: &Store, view: &std::path::Path) -> Result<Pointed> {
     let dir = project.state_dir();
     let generations = dir.join("generations");
     fs::create_dir_all(&generations)?;
@@ -73,8 +83,8 @@ pub fn point(project: &Project, store: &Store, view: &std::path::Path) -> Result
     if !ignore.exists() {
         fs::write_atomic(&ignore, b"*\n", 0o644)?;
     }
-    if current(project).is_some_and(|g| g.view == view) {
-        return Ok(None);
+    if let Some(there) = current(project).filter(|g| g.view == view) {
+        return Ok(Pointed { new: None, unregistered: register(project, store, there.number)? });
     }
     let mut number = 0;
     for name in fs::list(&generations)? {
@@ -91,11 +101,27 @@ pub fn point(project: &Project, store: &Store, view: &std::path::Path) -> Result
             Err(error) => return Err(error.into()),
         }
     }
-    store.add_root(&generations.join(number.to_string()))?;
+    let unregistered = register(project, store, number)?;
     // A new link beside the old one, then a rename over it: there is always one.
     let temporary = dir.join(format!("current.{}", std::process::id()));
     fs::remove_file(&temporary)?;
-    fs::symlink(PathBuf::from("generations").join(number.to_string()), &temporary)?;
+    fs::symlink(link(number), &temporary)?;
     fs::rename(&temporary, &dir.join("current"))?;
-    Ok(Some(number))
+    Ok(Pointed { new: Some(number), unregistered })
+}
+
+/// Notes down in the store that a generation is in use; an old one too, as the project may have
+/// been moved or copied to where it is. Nothing is written where it is noted already. Returns why
+/// a store that cannot be written to does not know.
+pub fn register(project: &Project, store: &Store, number: u64) -> Result<Option<StoreError>> {
+    match store.add_root(&project.state_dir().join(link(number))) {
+        Ok(()) => Ok(None),
+        Err(error @ StoreError::ReadOnly { .. }) => Ok(Some(error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The link of a generation, as seen from the state directory.
+fn link(number: u64) -> PathBuf {
+    PathBuf::from("generations").join(number.to_string())
 }

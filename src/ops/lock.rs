@@ -207,6 +207,7 @@ fn resolve_all(
             virtual_packages: virtual_package_strings(&problem),
             packages: ids,
             view_hash: None,
+            view_format: lockfile::FIRST_VIEW_FORMAT,
         });
     }
     lock.packages = packages.into_values().collect();
@@ -335,7 +336,9 @@ fn carry_over(mut lock: Lock, old: &Lock) -> Lock {
             .environments
             .iter()
             .find(|o| o.platform == environment.platform && o.env_id == environment.env_id);
-        environment.view_hash = same.and_then(|o| o.view_hash);
+        if let Some(same) = same {
+            (environment.view_hash, environment.view_format) = (same.view_hash, same.view_format);
+        }
     }
     lock.verifications = old.verifications.clone();
     lock.drop_foreign_verifications();

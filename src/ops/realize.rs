@@ -200,11 +200,14 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
         lock_written: false,
         findings: Vec::new(),
     };
-    if let Some(view) = up_to_date(ctx, &store, lock, &environment, hook.as_ref())? {
+    if let Some(view) = up_to_date(ctx, &store, options, ready, &environment)? {
         done.view = view;
         return Ok(done);
     }
 
+    if let Some(text) = older_glibc(&environment, machine::glibc_version()) {
+        ctx.progress.event(Event::Warning { text: &text });
+    }
     if manifest.verify.framework.is_some_and(|f| f != Framework::None) {
         let text = "`framework` in [verify] is not acted on by this version of gpuenv: \
                     it has no built-in checks yet; `script` runs one of your own";
@@ -218,7 +221,7 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
     let key = view_key(&environment.env_id, python);
     let name = env_name(&key, lock.name());
     done.view = store.env_path(&name)?;
-    let fresh = match view::check_fresh(&done.view, environment.view_hash.as_ref(), python) {
+    let fresh = match view::check_fresh(&done.view, comparable(&environment), python) {
         Ok(hash) => Some(hash),
         Err(view::build::Stale::Missing) => None,
         // A view that is there and is not what the lock says is evidence, not rubbish.
@@ -226,9 +229,9 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
     };
     let packages: Vec<&LockedPackage> = lock.packages_of(&environment).collect();
     let mut missing = Vec::new();
+    // Also of a view that is built: it leads to the packages.
     for package in &packages {
-        let key = PackageKey::with_policy(package, policy(manifest, package));
-        if fresh.is_none() && !store.contains(&key)? {
+        if !store.contains(&PackageKey::with_policy(package, policy(manifest, package)))? {
             missing.push(*package);
         }
     }
@@ -241,6 +244,9 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
     let mut new = lock.clone();
     let view_hash = match fresh {
         Some(hash) => {
+            if !missing.is_empty() {
+                bring(ctx, &store, lock, &packages, &missing, manifest)?;
+            }
             // A lock made anew has lost the NAR hashes; the records of the store have them.
             for package in new.packages.iter_mut().filter(|p| p.nar.is_none()) {
                 if packages.iter().any(|p| p.id == package.id)
@@ -265,9 +271,21 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
         }
     };
     for environment in new.environments.iter_mut().filter(|e| e.platform == platform) {
-        environment.view_hash = Some(view_hash);
+        // What a later gpuenv recorded is for it to compare.
+        if environment.view_format <= ViewManifest::FORMAT {
+            environment.view_hash = Some(view_hash);
+            environment.view_format = ViewManifest::FORMAT;
+        }
     }
-    done.generation = generation::point(&ctx.project, &store, &done.view)?;
+    let pointed = generation::point(&ctx.project, &store, &done.view)?;
+    done.generation = pointed.new;
+    if let Some(error) = pointed.unregistered {
+        let text = format!(
+            "{error}, and so does not know that this project uses the environment: \
+             whoever cleans it must"
+        );
+        ctx.progress.event(Event::Warning { text: &text });
+    }
 
     let mut failed = None;
     if let Some(hook) = hook
@@ -306,6 +324,9 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
 /// The view directory's key: the env id, and with a host interpreter also which one, since the
 /// view holds a link to it. Two interpreters on one machine get two views.
 pub fn view_key(env_id: &ShortHash, python: Option<&Path>) -> ShortHash {
+    const {
+        assert!(ViewManifest::FORMAT == 1, "views of another format have other keys: hash it too");
+    }
     match python {
         None => *env_id,
         Some(python) => {
@@ -316,15 +337,22 @@ pub fn view_key(env_id: &ShortHash, python: Option<&Path>) -> ShortHash {
     }
 }
 
-/// The project's view, where nothing is to be done. Looks at a handful of files: no interpreter
-/// is started, no source opened, no package record read.
+/// The view hash of the lock, where it is of the format of view that this program makes.
+fn comparable(environment: &LockedEnvironment) -> Option<&Sha256> {
+    let same = environment.view_format == ViewManifest::FORMAT;
+    environment.view_hash.as_ref().filter(|_| same)
+}
+
+/// The project's view, where nothing is to be done. Looks at a handful of files and at the names
+/// of the packages: no interpreter is started, no source opened, no package record read.
 fn up_to_date(
     ctx: &Context,
     store: &Store,
-    lock: &Lock,
+    options: RealizeOptions,
+    ready: &Ready,
     environment: &LockedEnvironment,
-    hook: Option<&ProjectHook>,
 ) -> Result<Option<PathBuf>> {
+    let Ready { manifest, lock, hook, .. } = ready;
     let Some(generation) = generation::current(&ctx.project) else { return Ok(None) };
     let python = match &environment.host_python {
         Some(_) => match std::fs::read_link(generation.view.join("bin/python")) {
@@ -334,12 +362,25 @@ fn up_to_date(
         None => None,
     };
     let key = view_key(&environment.env_id, python.as_deref());
-    let fits = generation.view == store.env_path(&env_name(&key, lock.name()))?
-        && environment.view_hash.is_some()
-        && lock.packages_of(environment).all(|p| p.nar.is_some())
-        && view::check_fresh(&generation.view, environment.view_hash.as_ref(), python.as_deref())
-            .is_ok()
-        && hook.is_none_or(|h| verify::passed_here(&ctx.project.state_dir(), &key, &h.digest));
+    let mut fits = generation.view == store.env_path(&env_name(&key, lock.name()))?
+        && view::check_fresh(&generation.view, comparable(environment), python.as_deref()).is_ok()
+        && hook
+            .as_ref()
+            .is_none_or(|h| verify::passed_here(&ctx.project.state_dir(), &key, &h.digest));
+    // With `--locked` nothing would be recorded.
+    if !options.locked {
+        fits &= environment.view_hash.is_some() && environment.view_format >= ViewManifest::FORMAT;
+        fits &= lock.packages_of(environment).all(|p| p.nar.is_some());
+    }
+    if fits {
+        for package in lock.packages_of(environment) {
+            fits &= store.contains(&PackageKey::with_policy(package, policy(manifest, package)))?;
+        }
+    }
+    if fits {
+        // Said when it was built; not again.
+        let _unregistered = generation::register(&ctx.project, store, generation.number)?;
+    }
     Ok(fits.then_some(generation.view))
 }
 
@@ -443,7 +484,7 @@ fn bring(
         ctx.progress.event(Event::Phase {
             name: "downloading",
             items: Some(missing.len() as u64),
-            bytes: Some(missing.iter().map(|p| p.size).sum()),
+            bytes: Some(missing.iter().map(|p| p.size).fold(0, u64::saturating_add)),
         });
         let add = |package: &LockedPackage, archive: PathBuf| -> std::result::Result<(), Failure> {
             let progress = &Quiet(&*ctx.progress);
@@ -456,6 +497,7 @@ fn bring(
             ctx.progress.event(Event::Stored { item: &package.file });
             Ok(())
         };
+        store.check_room(missing.iter().map(|p| p.size).fold(0, u64::saturating_add))?;
         let sources = ctx.sources()?;
         sources.learn(manifest);
         let dir = sources.download_dir().to_owned();
@@ -517,7 +559,8 @@ impl Job<'_> {
             activation_env: &activation.env,
         })?;
         let hash = ViewManifest::of(&plan).hash();
-        if let Some(expected) = self.environment.view_hash.filter(|expected| *expected != hash) {
+        if let Some(&expected) = comparable(self.environment).filter(|expected| **expected != hash)
+        {
             return Err(RealizeError::ViewHash { expected, found: hash }.into());
         }
         let staging = self.store.stage()?;
@@ -530,7 +573,11 @@ impl Job<'_> {
                 host_python: self.python,
             },
         )?;
-        self.store.publish_env(&staged, name)?;
+        let view = self.store.publish_env(&staged, name)?;
+        // It may be another's, who was faster.
+        if let Err(stale) = view::check_fresh(&view, Some(&hash), self.python) {
+            return Err(RealizeError::Damaged { view, stale }.into());
+        }
         let mut findings: Vec<String> = plan.findings.iter().map(ToString::to_string).collect();
         findings.extend(report.notes.iter().map(ToString::to_string));
         Ok(Built { view_hash: report.view_hash, findings })
@@ -572,6 +619,25 @@ impl Job<'_> {
     }
 }
 
+/// A sentence where the machine has not the C library that the packages were chosen for. What they
+/// truly need may be less.
+fn older_glibc(environment: &LockedEnvironment, here: Option<(u16, u16)>) -> Option<String> {
+    let assumed = environment.virtual_packages.iter().find_map(|text| {
+        let (version, _) = text.strip_prefix("__glibc=")?.split_once('=')?;
+        minor(version)
+    })?;
+    let found = match here.map(|(major, minor)| (u32::from(major), u32::from(minor))) {
+        Some(here) if here >= assumed => return None,
+        Some((major, minor)) => format!("has glibc {major}.{minor}"),
+        None => "has no glibc".to_owned(),
+    };
+    Some(format!(
+        "this environment is for machines with glibc {}.{} or later, and this one {found}: some of \
+         its libraries may not load (`libc` in [system-requirements] of env.toml sets the bound)",
+        assumed.0, assumed.1
+    ))
+}
+
 /// `3.11.7` → `(3, 11)`.
 fn minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.').map(str::parse::<u32>);
@@ -595,4 +661,28 @@ fn record_verification(lock: &mut Lock, env_id: &ShortHash, hook: &ProjectHook) 
         .retain(|v| (v.env_id, &v.gpu, &v.driver) != (record.env_id, &record.gpu, &record.driver));
     lock.verifications.push(record);
     lock.verifications.sort();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_glibc_is_told_before_anything_is_fetched() {
+        let environment = LockedEnvironment {
+            platform: Platform::Linux64,
+            env_id: ShortHash::of(&Sha256::of("")),
+            host_python: None,
+            virtual_packages: vec!["__cuda=11.8=0".into(), "__glibc=2.28=0".into()],
+            packages: Vec::new(),
+            view_hash: None,
+            view_format: ViewManifest::FORMAT,
+        };
+        for fine in [(2, 28), (2, 36), (3, 0)] {
+            assert_eq!(older_glibc(&environment, Some(fine)), None);
+        }
+        let text = older_glibc(&environment, Some((2, 17))).unwrap();
+        assert!(text.contains("glibc 2.28") && text.contains("glibc 2.17"), "{text}");
+        assert!(older_glibc(&environment, None).unwrap().contains("no glibc"));
+    }
 }

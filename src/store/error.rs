@@ -52,6 +52,16 @@ pub enum StoreError {
         #[source]
         source: FsError,
     },
+    /// The packages to be added are larger than the disk has room.
+    #[error("the disk of the store {} is too full: {} MB are free, and the packages to be added have {} MB packed", .root.display(), .free / 1_000_000, .packed.div_ceil(1_000_000))]
+    NoRoom {
+        /// The store.
+        root: PathBuf,
+        /// Bytes of the archives.
+        packed: u64,
+        /// Bytes free.
+        free: u64,
+    },
     /// The archive is refused.
     #[error(transparent)]
     Package(#[from] PackageError),
@@ -130,6 +140,7 @@ impl Report for StoreError {
                 Trouble::NoSpace | Trouble::Quota => return source.hint(),
                 _ => "what is in it can be used; to add to it, ask its owner, or choose a store of your own with `--store` or GPUENV_STORE".to_owned(),
             },
+            StoreError::NoRoom { root, .. } => return Trouble::NoSpace.hint(root),
             StoreError::Package(e) => return e.hint(),
             StoreError::Nar { .. } => {
                 "the lock was edited by hand, or written by a gpuenv that unpacks differently; if you trust the archive, remove the line `nar` of this package from the lock and run `gpuenv realize` again".to_owned()

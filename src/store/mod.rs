@@ -322,13 +322,24 @@ impl Store {
         Ok(self.root.join(DOWNLOADS))
     }
 
-    /// Bytes that this user can still write to the store's file system.
-    pub fn free_space(&self) -> Result<u64> {
+    /// Fails early where packages whose archives have `packed` bytes together cannot fit: unpacked
+    /// they are larger, how much nobody knows. What does fit this may still fill the disk.
+    pub fn check_room(&self, packed: u64) -> Result<()> {
+        let free = self.free_space()?;
+        if free < packed {
+            return Err(StoreError::NoRoom { root: self.root.clone(), packed, free });
+        }
+        Ok(())
+    }
+
+    /// Bytes that this user can still write to the store's file system, as far as it says.
+    fn free_space(&self) -> Result<u64> {
         // The nearest directory that exists says it for those that do not yet.
         let at = self.root.ancestors().find(|p| p.is_dir()).unwrap_or(Path::new("/"));
         let stat = rustix::fs::statvfs(at)
             .map_err(|e| fs::FsError::at("look at the file system of", at)(e.into()))?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        // Some file systems of the network and of FUSE know no number, and say zero to all.
+        Ok(if stat.f_blocks == 0 { u64::MAX } else { stat.f_bavail.saturating_mul(stat.f_frsize) })
     }
 
     /// A directory in the store for work in progress, on the same file system as packages and

@@ -368,6 +368,19 @@ fn roots_are_registered_once() {
     assert!(bench.store.add_root(Path::new("relative")).is_err());
 }
 
+#[test]
+fn what_cannot_fit_is_refused_before_it_is_fetched() {
+    let bench = Bench::new();
+    bench.store.check_room(0).unwrap();
+    let error = bench.store.check_room(u64::MAX).unwrap_err();
+    assert!(matches!(error, StoreError::NoRoom { packed: u64::MAX, .. }), "{error}");
+    assert!(crate::error::Report::hint(&error).unwrap().contains("free some space"), "{error}");
+    // Nothing was made to find out.
+    let store = Store::open(bench.store.root().join("not/there/yet")).unwrap();
+    store.check_room(0).unwrap();
+    assert!(fs::lstat(store.root()).unwrap().is_none());
+}
+
 /// A store whose owner lets nobody write can be read, and says so when asked for more.
 #[test]
 fn read_only_stores_can_be_read() {

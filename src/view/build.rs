@@ -442,6 +442,11 @@ pub enum Stale {
     Missing,
     /// There is a directory without a manifest, or with one that cannot be read.
     NoManifest,
+    /// It is of another format than this program's.
+    Format {
+        /// The number it says.
+        found: String,
+    },
     /// It is of another plan, or was changed.
     Hash {
         /// The hash that the plan gives.
@@ -465,6 +470,9 @@ impl std::fmt::Display for Stale {
         match self {
             Stale::Missing => f.write_str("it was not built yet"),
             Stale::NoManifest => f.write_str("it holds no readable manifest"),
+            Stale::Format { found } => {
+                write!(f, "its manifest has format {found}, expected {}", ViewManifest::FORMAT)
+            }
             Stale::Hash { expected, found } => {
                 write!(f, "its view hash is {found}, expected {expected}")
             }
@@ -493,8 +501,13 @@ pub fn check_fresh(
         return Err(Stale::Missing);
     }
     let text = fs::read(&view.join(manifest::PATH)).map_err(|_| Stale::NoManifest)?;
-    if !text.starts_with(b"gpuenv-view\t") {
-        return Err(Stale::NoManifest);
+    let head = text.split(|b| *b == b'\n').next().unwrap_or_default();
+    match head.strip_prefix(b"gpuenv-view\t").map(String::from_utf8_lossy) {
+        None => return Err(Stale::NoManifest),
+        Some(found) if found != ViewManifest::FORMAT.to_string() => {
+            return Err(Stale::Format { found: found.chars().take(20).collect() });
+        }
+        Some(_) => {}
     }
     let found = Sha256::of(&text);
     if let Some(expected) = expected.filter(|expected| **expected != found) {

@@ -27,8 +27,6 @@ use std::fmt::Write as _;
 use super::plan::{OpKind, Plan, Relocate};
 use crate::hash::Sha256;
 
-/// The format this program writes.
-pub const FORMAT: u32 = 1;
 /// Where the manifest lies in a view.
 pub const PATH: &str = "share/gpuenv/manifest";
 
@@ -39,9 +37,15 @@ pub struct ViewManifest {
 }
 
 impl ViewManifest {
+    /// The format this program writes. It is raised whenever the same packages and settings
+    /// would give another manifest, be it for its grammar or for what a plan makes of them: a
+    /// lock names the format that its view hash is of, and only hashes of one format are
+    /// compared.
+    pub const FORMAT: u32 = 1;
+
     /// Writes down what a plan makes.
     pub fn of(plan: &Plan) -> Self {
-        let mut text = format!("gpuenv-view\t{FORMAT}\n");
+        let mut text = format!("gpuenv-view\t{}\n", Self::FORMAT);
         for op in &plan.ops {
             let path = &op.path;
             let line = match &op.kind {
