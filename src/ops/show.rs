@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::error::{Exit, Report, Result};
-use crate::lockfile::{self, Graph, Lock, LockedPackage, Node};
+use crate::lockfile::{self, ArtifactKind, Graph, Lock, LockedPackage, Node};
 
 /// One environment of the lock.
 #[derive(Clone, Debug, Serialize)]
@@ -189,6 +189,8 @@ pub struct Why {
 pub struct Chain {
     /// Whether env.toml asks for the first one, or gpuenv adds it.
     pub asked_for: bool,
+    /// What env.toml asks for, as the lock's inputs write it.
+    pub asked: Option<String>,
     /// From the root to the package, each as `name version`, with the requirement that led on.
     pub steps: Vec<Step>,
 }
@@ -211,7 +213,8 @@ pub fn why(lock: &Lock, name: &str) -> Result<Vec<Why>> {
         let graph = lock.graph(environment);
         for node in graph.find(name) {
             let package = graph.package(node);
-            let chains = graph.why(node).into_iter().map(|path| chain(&graph, &path)).collect();
+            let chains =
+                graph.why(node).into_iter().map(|path| chain(lock, &graph, &path)).collect();
             out.push(Why {
                 platform: environment.platform.to_string(),
                 name: package.name.clone(),
@@ -224,7 +227,7 @@ pub fn why(lock: &Lock, name: &str) -> Result<Vec<Why>> {
     if out.is_empty() { Err(unknown(lock, name).into()) } else { Ok(out) }
 }
 
-fn chain(graph: &Graph<'_>, path: &[Node]) -> Chain {
+fn chain(lock: &Lock, graph: &Graph<'_>, path: &[Node]) -> Chain {
     let steps = path
         .iter()
         .enumerate()
@@ -238,7 +241,16 @@ fn chain(graph: &Graph<'_>, path: &[Node]) -> Chain {
             }
         })
         .collect();
-    Chain { asked_for: path.first().is_some_and(|root| graph.is_asked_for(*root)), steps }
+    let root = path.first().filter(|root| graph.is_asked_for(**root));
+    let asked = root.and_then(|root| {
+        let name = &graph.package(*root).name;
+        let keys = [format!("dependencies.{name}"), format!("pypi-dependencies.{name}")];
+        // Of a name in both tables, each world's own.
+        let conda = graph.package(*root).kind == ArtifactKind::Conda;
+        let own = usize::from(!conda);
+        lock.inputs.get(&keys[own]).or(lock.inputs.get(&keys[1 - own])).cloned()
+    });
+    Chain { asked_for: root.is_some(), asked, steps }
 }
 
 /// The line of `package`'s metadata that names `next`.
@@ -267,7 +279,10 @@ impl fmt::Display for Why {
                         .map_or(step.name.clone(), |l| format!("`{l}`: {}", step.name));
                     line += &format!(" {}", step.version);
                 } else {
-                    line += &format!("{} {}", step.name, step.version);
+                    line += &match &chain.asked {
+                        Some(asked) => format!("`{} {asked}`: {0} {}", step.name, step.version),
+                        None => format!("{} {}", step.name, step.version),
+                    };
                 }
             }
             writeln!(f, "{line}")?;

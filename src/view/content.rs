@@ -93,6 +93,20 @@ impl Content {
         }
     }
 
+    /// A `.pth` file that keeps bytecode out of views and of the store's packages also where the
+    /// environment was not activated and the modes do not stop the user, who is root (in a
+    /// container, say). `site` runs the line at every start; a prefix that is set already stays.
+    pub(super) fn pycache_pth() -> String {
+        "import os, sys; \
+         _gpuenv = os.environ.get('GPUENV_CACHE') or os.path.join(\
+         os.environ.get('XDG_CACHE_HOME') or os.path.expanduser('~/.cache'), 'gpuenv'); \
+         sys.pycache_prefix = getattr(sys, 'pycache_prefix', None) or \
+         (os.path.join(_gpuenv, 'pycache') if os.path.isabs(_gpuenv) else None); \
+         sys.dont_write_bytecode = sys.dont_write_bytecode or sys.version_info < (3, 8) or \
+         not sys.pycache_prefix\n"
+            .to_owned()
+    }
+
     /// A site-wide pip configuration in which each command that would change the environment
     /// stops before it does anything: pip prints the value that is no number.
     pub(super) fn pip_conf(name: &str) -> String {

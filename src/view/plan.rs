@@ -329,6 +329,10 @@ fn generated(
         let (major, minor) = python.version;
         claims.add(python.site.clone(), Claim::own(What::Dir));
         claims.add(
+            python.site.push("_gpuenv.pth").map_err(PlanError::bad_path)?,
+            Claim::own(text(Content::Text(Content::pycache_pth()))),
+        );
+        claims.add(
             constant("pip.conf"),
             Claim::own(text(Content::Text(Content::pip_conf(input.name)))),
         );
