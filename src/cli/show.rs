@@ -11,11 +11,12 @@ use crate::ops::show::{self, Row};
 /// `gpuenv list`.
 pub fn list(global: &Global, ui: &Ui) -> Result<Exit> {
     let lock = Project::find(global.project.as_deref())?.require_lock()?;
-    for environment in show::list(&lock) {
-        if ui.json() {
-            ui.result("list", serde_json::to_value(&environment).unwrap_or_default())?;
-            continue;
-        }
+    let environments = show::list(&lock);
+    if ui.json() {
+        ui.result("list", serde_json::json!({"environments": environments}))?;
+        return Ok(Exit::Done);
+    }
+    for environment in environments {
         let width = |of: fn(&Row) -> &str| {
             environment.packages.iter().map(|r| of(r).len()).max().unwrap_or(0)
         };
@@ -46,12 +47,13 @@ pub fn list(global: &Global, ui: &Ui) -> Result<Exit> {
 /// `gpuenv tree`.
 pub fn tree(global: &Global, ui: &Ui, args: &TreeArgs) -> Result<Exit> {
     let lock = Project::find(global.project.as_deref())?.require_lock()?;
-    for tree in show::tree(&lock, &args.names)? {
-        if ui.json() {
-            ui.result("tree", serde_json::to_value(&tree).unwrap_or_default())?;
-        } else {
-            ui.out(tree.to_string())?;
-        }
+    let trees = show::tree(&lock, &args.names)?;
+    if ui.json() {
+        ui.result("tree", serde_json::json!({"environments": trees}))?;
+        return Ok(Exit::Done);
+    }
+    for tree in trees {
+        ui.out(tree.to_string())?;
     }
     Ok(Exit::Done)
 }
@@ -59,12 +61,13 @@ pub fn tree(global: &Global, ui: &Ui, args: &TreeArgs) -> Result<Exit> {
 /// `gpuenv why NAME`.
 pub fn why(global: &Global, ui: &Ui, args: &WhyArgs) -> Result<Exit> {
     let lock = Project::find(global.project.as_deref())?.require_lock()?;
-    for answer in show::why(&lock, &args.name)? {
-        if ui.json() {
-            ui.result("why", serde_json::to_value(&answer).unwrap_or_default())?;
-        } else {
-            ui.out(answer.to_string())?;
-        }
+    let answers = show::why(&lock, &args.name)?;
+    if ui.json() {
+        ui.result("why", serde_json::json!({"answers": answers}))?;
+        return Ok(Exit::Done);
+    }
+    for answer in answers {
+        ui.out(answer.to_string())?;
     }
     Ok(Exit::Done)
 }
