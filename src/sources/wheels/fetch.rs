@@ -98,6 +98,25 @@ enum BodyError {
     NotAPage(NotAPage),
 }
 
+/// Largest page that is read, in bytes, after decompression: far more than any page of links
+/// needs, and less than what would hurt.
+const MAX_PAGE: usize = 256 << 20;
+
+/// The body of a page; one that does not end is not read to its end.
+async fn page_body(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, BodyError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(BodyError::Cut)? {
+        if body.len() + chunk.len() > most {
+            return Err(BodyError::NotAPage(NotAPage {
+                expected: "an index page",
+                found: format!("more than {most} bytes"),
+            }));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
 impl Fetcher {
     pub(super) fn new(
         config: &WheelConfig,
@@ -355,7 +374,7 @@ impl Fetcher {
                 .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
             // Links are relative to where redirects led.
             let base = response.url().clone();
-            let body = response.bytes().await.map_err(BodyError::Cut)?;
+            let body = page_body(response, MAX_PAGE).await?;
             page::parse(content_type.as_deref(), &body, &base).map_err(BodyError::NotAPage)
         };
         let answer = self
@@ -750,5 +769,18 @@ fn shown(location: &Location) -> String {
     match location {
         Location::Remote(url) => redact(url),
         Location::Local(path) => path.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod body_tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_page_that_does_not_end_is_given_up() {
+        let answer = || reqwest::Response::from(http::Response::new(vec![b'x'; 100]));
+        assert_eq!(page_body(answer(), 100).await.map(|body| body.len()).ok(), Some(100));
+        let error = page_body(answer(), 99).await.unwrap_err();
+        assert_eq!(error.to_string(), "more than 99 bytes");
     }
 }
