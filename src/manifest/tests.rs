@@ -825,3 +825,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_index_that_is_a_url_with_a_password_is_not_repeated() {
+    let text = "[env]\nname = \"e\"\nplatforms = [\"linux-64\"]\n[host]\npython = \"3.11\"\n\
+                [pypi-dependencies]\na = { index = \"https://user:hunter2@corp.example.invalid/s\" }\n";
+    let error = parse(text, "env.toml").unwrap_err();
+    let snippet = error.snippet().map(|s| s.text).unwrap_or_default();
+    let all = format!("{error} {:?} {snippet}", error.hint());
+    assert!(all.contains("corp.example.invalid") && !all.contains("hunter2"), "{all}");
+}
+
+#[test]
+fn a_variable_has_a_name() {
+    let text = "[env]\nname = \"e\"\nplatforms = [\"linux-64\"]\nchannels = [\"c\"]\n\
+                [activation.env]\n\"\" = \"x\"\n";
+    assert!(parse(text, "env.toml").is_err());
+}

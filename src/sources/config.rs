@@ -257,23 +257,23 @@ impl Config {
 
     /// Whether `url` may be asked: TLS, a local file, loopback, or an exempted host.
     pub fn allows(&self, url: &Url) -> bool {
-        match url.scheme() {
-            "https" | "file" => true,
-            "http" if self.allow_insecure.contains(ANY_HOST) => true,
-            "http" => match url.host() {
-                Some(url::Host::Domain(name)) => {
-                    name == "localhost" || self.allow_insecure.contains(name)
-                }
-                Some(url::Host::Ipv4(ip)) => {
-                    ip.is_loopback() || self.allow_insecure.contains(&ip.to_string())
-                }
-                Some(url::Host::Ipv6(ip)) => {
-                    ip.is_loopback() || self.allow_insecure.contains(&ip.to_string())
-                }
-                None => false,
-            },
-            _ => false,
-        }
+        may_ask(url, &self.allow_insecure)
+    }
+}
+
+/// Whether `url` may be asked: TLS, a local file, loopback, or plain HTTP to one of `exempted`
+/// (as [`Config::allow_insecure`]). The one rule for every client and every redirect.
+pub(crate) fn may_ask(url: &Url, exempted: &BTreeSet<String>) -> bool {
+    match url.scheme() {
+        "https" | "file" => true,
+        "http" if exempted.contains(ANY_HOST) => true,
+        "http" => match url.host() {
+            Some(url::Host::Domain(name)) => name == "localhost" || exempted.contains(name),
+            Some(url::Host::Ipv4(ip)) => ip.is_loopback() || exempted.contains(&ip.to_string()),
+            Some(url::Host::Ipv6(ip)) => ip.is_loopback() || exempted.contains(&ip.to_string()),
+            None => false,
+        },
+        _ => false,
     }
 }
 

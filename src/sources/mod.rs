@@ -252,10 +252,7 @@ impl Inner {
                 .map(|(index, d)| (index, d.source.clone()))
                 .collect();
         }
-        // The wheel room knows all or nothing: all, if every plain-HTTP place is exempted.
-        let mut plain = self.wheel_urls(&config).into_iter().filter(|u| u.scheme() == "http");
-        config.allow_insecure = self.config.allow_insecure.contains(config::ANY_HOST)
-            || !self.config.allow_insecure.is_empty() && plain.all(|url| self.config.allows(&url));
+        config.allow_insecure = self.config.allow_insecure.clone();
         config
     }
 

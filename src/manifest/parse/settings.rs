@@ -266,7 +266,10 @@ pub(super) fn activation<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Act
             continue;
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if !node.key.chars().all(plain) || node.key.starts_with(|c: char| c.is_ascii_digit()) {
+        if node.key.is_empty()
+            || !node.key.chars().all(plain)
+            || node.key.starts_with(|c: char| c.is_ascii_digit())
+        {
             let hint = "use letters, digits and _, not starting with a digit".to_owned();
             reader.invalid::<()>(
                 node.key_span.clone(),

@@ -10,7 +10,7 @@ use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
 use super::super::error::{FaultKind, flat, nearest};
-use super::super::location::{Place, place};
+use super::super::location::{Place, mask_credentials, place};
 use super::super::model::{
     DependencyOverride, IndexName, IndexSource, Prereleases, PypiOptions, Spanned, WheelDependency,
     WheelRequirementSource,
@@ -148,7 +148,9 @@ fn source<'t>(
             if !options.indexes.contains_key(&index) {
                 let known = options.indexes.keys().map(|known| known.0.as_str());
                 let nearest = nearest(text.value, known);
-                let kind = FaultKind::UnknownIndex { name: text.value.to_owned(), nearest };
+                // Somebody may write a URL here, with a password.
+                let name = mask_credentials(text.value);
+                let kind = FaultKind::UnknownIndex { name, nearest };
                 reader.fault(text.span, kind);
                 return None;
             }

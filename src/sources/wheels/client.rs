@@ -5,16 +5,23 @@
 //! fallback. The pool beneath is ours, so that servers see gpuenv, and so that certificates and
 //! proxy are what the caller says.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use reqwest_middleware::{Middleware, Next};
 use uv_cache::Cache;
-use uv_client::{BaseClientBuilder, Connectivity, RegistryClient, RegistryClientBuilder};
+use uv_client::{
+    BaseClientBuilder, Connectivity, ExtraMiddleware, RegistryClient, RegistryClientBuilder,
+};
 use uv_distribution_types::{Index, IndexLocations, IndexUrl};
 use uv_pep508::VerbatimUrl;
 use uv_redacted::DisplaySafeUrl;
 
-use super::error::{Cause, WheelSourceError};
+use super::error::{Cause, WheelSourceError, redact};
 use super::user_config::{Proxy, UserConfig};
+use crate::sources::config::may_ask;
 
 /// No server may take longer to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,6 +35,41 @@ pub(super) struct ClientOptions {
     pub retries: u32,
     /// All places of the configuration, for their credentials.
     pub places: Vec<url::Url>,
+    /// Hosts that may be asked without encryption.
+    pub allow_insecure: BTreeSet<String>,
+}
+
+/// A request was not sent, since it would not have been encrypted.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is not encrypted")]
+pub(super) struct NotEncrypted(pub String);
+
+/// Carries [`NotEncrypted`] as its cause: the outermost error of a middleware is not in the chain
+/// that callers of `uv-client` see.
+#[derive(Debug, thiserror::Error)]
+#[error("the request was not sent")]
+struct NotSent(#[source] NotEncrypted);
+
+/// Lets no request out that is neither encrypted nor for an exempted host; `uv-client` sends
+/// each redirect through here as a request of its own.
+struct Gate {
+    exempted: BTreeSet<String>,
+}
+
+#[async_trait]
+impl Middleware for Gate {
+    async fn handle(
+        &self,
+        request: reqwest::Request,
+        extensions: &mut http::Extensions,
+        next: Next<'_>,
+    ) -> reqwest_middleware::Result<reqwest::Response> {
+        if !may_ask(request.url(), &self.exempted) {
+            let refused = NotSent(NotEncrypted(redact(request.url())));
+            return Err(reqwest_middleware::Error::middleware(refused));
+        }
+        next.run(request, extensions).await
+    }
 }
 
 /// A URL in the type that `uv-client` wants for an index.
@@ -54,6 +96,9 @@ pub(super) fn build(
         options.places.iter().map(|url| Index::from_extra_index_url(index_url(url))).collect();
     RegistryClientBuilder::new(base, cache)
         .with_reqwest_client(pool)
+        .extra_middleware(ExtraMiddleware(vec![Arc::new(Gate {
+            exempted: options.allow_insecure.clone(),
+        })]))
         .index_locations(IndexLocations::new(indexes, Vec::new(), false))
         .build()
         .map_err(|err| setup(&err))

@@ -227,8 +227,8 @@ impl Report for WheelSourceError {
             E::BadLocation { .. } => {
                 "give a URL with a scheme (https, file) or a path that exists".into()
             }
-            E::Insecure { .. } => "use an https URL; if you trust the network between, set \
-                                   `allow-insecure = true` in gpuenv's config.toml"
+            E::Insecure { .. } => "use an https URL; if you trust the network between, list the host \
+                                   under `allow-insecure` in gpuenv's config.toml"
                 .into(),
             E::Settings { .. } => {
                 "mend the file, or set PIP_CONFIG_FILE=/dev/null to have it ignored".into()

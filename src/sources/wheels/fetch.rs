@@ -24,6 +24,7 @@ use uv_pep508::VerbatimUrl;
 use uv_pypi_types::{HashDigests, ResolutionMetadata};
 use uv_redacted::DisplaySafeUrl;
 
+use super::client::NotEncrypted;
 use super::engine::lock;
 use super::error::{Cause, WheelSourceError, redact};
 use super::listing::ListingBuilder;
@@ -408,6 +409,9 @@ impl Fetcher {
         url: &Url,
         err: &(dyn std::error::Error + 'static),
     ) -> WheelSourceError {
+        if let Some(url) = not_encrypted(err) {
+            return WheelSourceError::Insecure { name: source.to_owned(), url };
+        }
         WheelSourceError::Unreachable {
             name: source.to_owned(),
             url: redact(url),
@@ -424,6 +428,9 @@ impl Fetcher {
         err: &uv_client::Error,
     ) -> WheelSourceError {
         let name = source.to_owned();
+        if let Some(url) = not_encrypted(err) {
+            return WheelSourceError::Insecure { name, url };
+        }
         match err.kind() {
             ErrorKind::Offline(_) => WheelSourceError::NotCached { name, what: what.to_owned() },
             ErrorKind::CacheWrite(err) => WheelSourceError::CacheDir {
@@ -754,6 +761,13 @@ fn shard(root: &Url) -> String {
     let _ = key.set_username("");
     let _ = key.set_password(None);
     ShortHash::of(&Sha256::of(key.as_str())).to_string()
+}
+
+/// The place that was not asked for want of encryption, if that is why.
+fn not_encrypted(err: &(dyn std::error::Error + 'static)) -> Option<String> {
+    std::iter::successors(Some(err), |err| err.source())
+        .find_map(|err| err.downcast_ref::<NotEncrypted>())
+        .map(|refused| refused.0.clone())
 }
 
 fn is_status(err: &uv_client::Error, statuses: &[u16]) -> bool {

@@ -27,7 +27,7 @@ pub(crate) mod test_server;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -70,8 +70,9 @@ pub struct WheelConfig {
     pub mirrors: BTreeMap<String, Vec<Url>>,
     /// Settings of pip and uv on this machine.
     pub user: UserConfig,
-    /// Allow unencrypted connections to other machines.
-    pub allow_insecure: bool,
+    /// Hosts that may be asked without encryption, as in
+    /// [`Config::allow_insecure`](crate::sources::Config::allow_insecure).
+    pub allow_insecure: BTreeSet<String>,
     /// Further tries after a failure that may pass (5xx, 408, 429, a dropped connection).
     pub retries: u32,
     /// Hears about mirrors that fail and settings that are ignored.
@@ -91,7 +92,7 @@ impl WheelConfig {
             offline: false,
             mirrors: BTreeMap::new(),
             user: UserConfig::default(),
-            allow_insecure: false,
+            allow_insecure: BTreeSet::new(),
             retries: uv_client::DEFAULT_RETRIES,
             progress: Arc::new(Silent),
         }
@@ -132,6 +133,7 @@ impl WheelSources {
             offline: config.offline,
             retries: config.retries,
             places: places.urls(),
+            allow_insecure: config.allow_insecure.clone(),
         };
         let (thread_places, thread_facts) = (places.clone(), facts.clone());
         let worker = Worker::start(

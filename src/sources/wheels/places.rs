@@ -1,7 +1,7 @@
 //! Which sources there are, what each is called in a lock, and where it is on this machine. Pure,
 //! but for the shape of paths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use url::Url;
@@ -10,6 +10,7 @@ use super::WheelConfig;
 use super::error::{WheelSourceError, redact};
 use crate::lockfile::{Source, SourceKind};
 use crate::manifest::IndexSource;
+use crate::sources::config::may_ask;
 
 /// Name of the default index, in env.toml and in locks.
 pub const DEFAULT_INDEX: &str = "pypi";
@@ -61,7 +62,7 @@ pub(super) struct Places {
     unnamed_default: Url,
     mirrors: BTreeMap<String, Vec<Url>>,
     project_dir: PathBuf,
-    allow_insecure: bool,
+    allow_insecure: BTreeSet<String>,
 }
 
 impl Places {
@@ -97,7 +98,7 @@ impl Places {
             unnamed_default,
             mirrors: config.mirrors.clone(),
             project_dir,
-            allow_insecure: config.allow_insecure,
+            allow_insecure: config.allow_insecure.clone(),
         };
         places.default.locations = places.locate(DEFAULT_INDEX, &default_location)?;
         for text in &config.find_links {
@@ -181,7 +182,7 @@ impl Places {
 
     /// Whether a URL may be fetched from: encrypted, or local, or allowed all the same.
     pub(super) fn is_allowed(&self, url: &Url) -> bool {
-        self.allow_insecure || url.scheme() != "http" || is_loopback(url)
+        url.scheme() != "http" || may_ask(url, &self.allow_insecure)
     }
 
     /// Every remote place, with credentials.
@@ -281,15 +282,6 @@ fn without_credentials(url: &Url) -> String {
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.into()
-}
-
-fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
-        None => false,
-    }
 }
 
 #[cfg(test)]
@@ -406,9 +398,11 @@ mod tests {
         let err = Places::new(&config).unwrap_err();
         assert!(matches!(err, WheelSourceError::Insecure { .. }), "{err}");
         assert!(!err.to_string().contains("secret"), "{err}");
-        config.allow_insecure = true;
+        config.allow_insecure = BTreeSet::from(["other.example.invalid".into()]);
+        assert!(Places::new(&config).is_err(), "another host was exempted");
+        config.allow_insecure = BTreeSet::from(["corp.example.invalid".into()]);
         Places::new(&config).unwrap();
-        config.allow_insecure = false;
+        config.allow_insecure.clear();
         for loopback in ["http://127.0.0.1:1/simple", "http://localhost/s", "http://[::1]/s"] {
             config.indexes.insert(IndexName("corp".into()), IndexSource::Simple(url(loopback)));
             Places::new(&config).unwrap();

@@ -763,3 +763,49 @@ fn real_round(round: &str, sources: &WheelSources) {
         assert_eq!(places.unwrap()[0].as_str(), file.url);
     }
 }
+
+/// A page read in the clear would supply the digests that get locked.
+#[test]
+fn redirects_to_plain_http_are_not_followed() {
+    let server = Server::start(|request: &Request| match request.target.as_str() {
+        "/simple/a/" => {
+            Response::status(302).header("Location", "http://plain.example.invalid/simple/a/")
+        }
+        _ => Response::status(404),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let told = |config| {
+        let listed = open(config).listing(&dist("a"), &WheelOrigin::Default);
+        failed(listed.expect_err("there is no such page"))
+    };
+    let (message, hint, exit) = told(with_default(dir.path(), &server));
+    assert!(message.contains("http://plain.example.invalid/simple/a/"), "{message}");
+    assert!(message.contains("not encrypted") && hint.contains("allow-insecure"), "{message}");
+    assert_eq!(exit, Exit::User);
+    // Another host's exemption changes nothing; its own lets the request out.
+    let with = |host: &str| WheelConfig {
+        allow_insecure: BTreeSet::from([host.to_owned()]),
+        ..with_default(dir.path(), &server)
+    };
+    assert!(told(with("mirror.lab")).0.contains("not encrypted"));
+    assert!(!told(with("plain.example.invalid")).0.contains("not encrypted"));
+}
+
+/// Metadata decides what is locked, and its file may be at another host than the page.
+#[test]
+fn an_exempted_host_exempts_no_other() {
+    let server = Server::start(|request: &Request| match request.target.as_str() {
+        "/simple/a/" => {
+            Response::html("<a href=\"http://plain.example.invalid/a-1.0-py3-none-any.whl\">a</a>")
+        }
+        _ => Response::status(404),
+    });
+    let dir = tempfile::tempdir().unwrap();
+    let config = WheelConfig {
+        allow_insecure: BTreeSet::from(["mirror.lab".to_owned()]),
+        ..with_default(dir.path(), &server)
+    };
+    let listing = open(config).listing(&dist("a"), &WheelOrigin::Default).unwrap();
+    assert!(listing.files.is_empty() && listing.skipped.len() == 1, "{listing:?}");
+    assert!(listing.skipped[0].1.contains("not encrypted"), "{listing:?}");
+}
