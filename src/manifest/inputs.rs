@@ -147,7 +147,7 @@ impl WheelDependency {
 }
 
 /// A find-links place: a bare `wheels` is a directory there, not a name.
-fn find_links_name(written: &str) -> String {
+pub(super) fn find_links_name(written: &str) -> String {
     match super::location::place(written) {
         super::location::Place::Name => lock_location(&format!("./{written}")).name,
         _ => lock_location(written).name,

@@ -842,3 +842,11 @@ fn a_variable_has_a_name() {
                 [activation.env]\n\"\" = \"x\"\n";
     assert!(parse(text, "env.toml").is_err());
 }
+
+#[test]
+fn two_find_links_of_one_name_in_a_lock_are_refused() {
+    let text = "[env]\nname = \"e\"\nplatforms = [\"linux-64\"]\n[host]\npython = \"3.11\"\n\
+                [pypi-options]\nfind-links = [\"/a/wheels\", \"/b/wheels\"]\n";
+    let error = parse(text, "env.toml").unwrap_err();
+    assert!(error.to_string().contains("given twice"), "{error}");
+}

@@ -7,12 +7,13 @@ use rattler_conda_types::Subdir as Platform;
 
 use super::context::Context;
 use super::problem::{keep, keep_pins, problem};
-use super::project::{LOCK, MANIFEST};
+use super::project::{LOCK, MANIFEST, Project};
 use crate::error::{Exit, Failure, Report, Result, Snippet};
+use crate::fs::{self, FsError};
 use crate::hash::{Sha256, ShortHash};
 use crate::lockfile::{
     self, ArtifactKind, Lock, LockErrorKind, LockedEnvironment, LockedPackage, PackageId, Source,
-    Stale,
+    SourceKind, Stale,
 };
 use crate::manifest::{self, Manifest};
 use crate::progress::Event;
@@ -98,13 +99,36 @@ impl Report for SolveFailure {
     }
 }
 
+/// Why `lock` is stale: what env.toml says now, and wheels given by path that are other files now.
+/// A wheel that is not there says nothing: the store may hold what was locked.
+pub fn stale(project: &Project, lock: &Lock, manifest: &Manifest) -> Result<Vec<Stale>> {
+    let mut out = lockfile::stale(lock, &manifest::inputs(manifest));
+    for package in &lock.packages {
+        let by_path = lock.source_of(package).is_some_and(|s| s.kind == SourceKind::Path);
+        let Some(location) = package.location.as_ref().filter(|_| by_path) else { continue };
+        let path = project.root().join(location);
+        if !path.is_file() {
+            continue;
+        }
+        let (is, _) = Sha256::of_reader(fs::open(&path)?).map_err(FsError::at("read", &path))?;
+        if is != package.sha256 {
+            out.push(Stale::Changed {
+                key: format!("the file {location}"),
+                was: format!("sha256 {}", package.sha256),
+                is: format!("sha256 {is}"),
+            });
+        }
+    }
+    Ok(out)
+}
+
 /// `lock --check`: fails where the lock is missing or stale.
 pub fn check(ctx: &Context) -> Result<Lock> {
     let manifest = ctx.project.manifest()?;
     let Some((lock, _)) = ctx.project.lock()? else {
         return Err(LockCheckError::Missing.into());
     };
-    let stale = lockfile::stale(&lock, &manifest::inputs(&manifest));
+    let stale = stale(&ctx.project, &lock, &manifest)?;
     if stale.is_empty() { Ok(lock) } else { Err(LockCheckError::Stale(stale).into()) }
 }
 
@@ -138,7 +162,7 @@ pub fn resolve(ctx: &Context, fresh: bool) -> Result<(Locked, Option<String>)> {
     };
     if let (Some(lock), Some(text)) = (&old_lock, &old_text)
         && !fresh
-        && lockfile::stale(lock, &inputs).is_empty()
+        && stale(&ctx.project, lock, &manifest)?.is_empty()
     {
         let locked =
             Locked { lock: lock.clone(), text: text.clone(), written: false, changes: Vec::new() };

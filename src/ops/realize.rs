@@ -16,10 +16,10 @@ use super::project::LOCK;
 use crate::error::{Exit, Failure, Report, Result};
 use crate::hash::{Sha256, ShortHash};
 use crate::lockfile::{
-    self, ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, SourceKind, Verification,
+    ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, SourceKind, Verification,
 };
 use crate::machine;
-use crate::manifest::{self, Framework, Manifest};
+use crate::manifest::{Framework, Manifest};
 use crate::package::UnpackPolicy;
 use crate::progress::{Event, Progress};
 use crate::relpath::{RelPath, RelPathError};
@@ -431,7 +431,7 @@ fn current_lock(
 ) -> Result<(Lock, String, Option<lock::Locked>)> {
     let stale = match ctx.project.lock()? {
         Some((lock, text)) => {
-            let stale = lockfile::stale(&lock, &manifest::inputs(manifest));
+            let stale = lock::stale(&ctx.project, &lock, manifest)?;
             if stale.is_empty() {
                 return Ok((lock, text, None));
             }

@@ -174,15 +174,22 @@ impl Downloader {
         if self.offline {
             return Ok(None);
         }
-        let request = self.net.files.head(place.url.clone()).header(ACCEPT_ENCODING, "identity");
+        // Not HEAD, which some servers answer with another length than the file's: what a
+        // transfer is told is what counts. The body is left where it is.
+        let request = self.net.files.get(place.url.clone());
+        let request = request.header(ACCEPT_ENCODING, "identity").header(RANGE, "bytes=0-0");
         // Whatever goes wrong here goes wrong again where the file itself is asked for, and is
         // told there.
         let answer = match self.until(stop, request.send()) {
-            Ok(Ok(response)) if response.status() == StatusCode::OK => response,
+            Ok(Ok(answer)) => answer,
             Err(SourceError::Stopped) => return Err(SourceError::Stopped),
             _ => return Ok(None),
         };
-        Ok(header::<u64>(answer.headers(), CONTENT_LENGTH.as_str()))
+        Ok(match answer.status() {
+            StatusCode::PARTIAL_CONTENT => content_range(answer.headers()).and_then(|r| r.1),
+            StatusCode::OK => header::<u64>(answer.headers(), CONTENT_LENGTH.as_str()),
+            _ => None,
+        })
     }
 
     /// A complete file of an earlier run, hashed again.

@@ -10,6 +10,7 @@ use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
 use super::super::error::{FaultKind, flat, nearest};
+use super::super::inputs::find_links_name;
 use super::super::location::{Place, mask_credentials, place};
 use super::super::model::{
     DependencyOverride, IndexName, IndexSource, Prereleases, PypiOptions, Spanned, WheelDependency,
@@ -356,9 +357,19 @@ pub(super) fn options<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> PypiOp
             .map(|value| Spanned { value, span: text.span });
     }
     for text in reader.strings(&section, "find-links") {
-        if find_links(reader, &text, "pypi-options.find-links").is_some() {
-            options.find_links.push(text);
+        if find_links(reader, &text, "pypi-options.find-links").is_none() {
+            continue;
         }
+        // In a lock a source is its name alone; two directories `wheels` would become one.
+        let name = find_links_name(&text.value);
+        let same = |known: &&Spanned<String>| find_links_name(&known.value) == name;
+        if let Some(known) = options.find_links.iter().find(same) {
+            let first = reader.line(known.span.start);
+            let kind = FaultKind::Duplicate { what: "find-links place", name, first };
+            reader.fault(text.span, kind);
+            continue;
+        }
+        options.find_links.push(text);
     }
     if let Some(pip) = reader.boolean(&section, "pip") {
         options.without_pip = !pip;

@@ -43,6 +43,8 @@ const CONCURRENCY: usize = 50;
 const PAGES: &str = "pages-v1";
 /// Directory of metadata by digest of the wheel in the cache.
 const METADATA: &str = "metadata-v1";
+/// Below the cache: an empty file for each page that its server does not have, by its URL.
+const ABSENT: &str = "absent-v1";
 /// JSON first; the weights are those PEP 691 suggests.
 const ACCEPT: &str = "application/vnd.pypi.simple.v1+json, \
                       application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.01";
@@ -383,8 +385,14 @@ impl Fetcher {
             .cached_client()
             .get_serde_with_retry(request, &entry, self.cache_control(), read)
             .await;
+        // `uv-client` caches answers, and no page is none: a file that is there says so.
+        let absent = self.cache.root().join(ABSENT).join(shard(url));
         match answer {
-            Ok(page) => Ok(Some(page)),
+            Ok(page) => {
+                // It is rarely there. Left behind, it would only count if the page got lost.
+                let _ = std::fs::remove_file(&absent);
+                Ok(Some(page))
+            }
             Err(CachedClientError::Callback { err: BodyError::NotAPage(what), .. }) => {
                 Err(WheelSourceError::NotAnIndex {
                     name: source.to_owned(),
@@ -397,7 +405,14 @@ impl Fetcher {
                 Err(self.unreachable(source, url, &err))
             }
             Err(CachedClientError::Client(err)) => match self.classify(source, url, what, &err) {
-                WheelSourceError::NotThere { .. } => Ok(None),
+                WheelSourceError::NotThere { .. } => {
+                    // A cache that cannot be written makes the next run ask again.
+                    let dir = self.cache.root().join(ABSENT);
+                    let _ =
+                        std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&absent, b""));
+                    Ok(None)
+                }
+                WheelSourceError::NotCached { .. } if absent.exists() => Ok(None),
                 err => Err(err),
             },
         }

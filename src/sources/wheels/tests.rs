@@ -809,3 +809,17 @@ fn an_exempted_host_exempts_no_other() {
     assert!(listing.files.is_empty() && listing.skipped.len() == 1, "{listing:?}");
     assert!(listing.skipped[0].1.contains("not encrypted"), "{listing:?}");
 }
+
+/// What online is no reason to stop is none offline.
+#[test]
+fn a_name_that_an_index_does_not_have_is_known_offline_too() {
+    let server = Server::start(|_: &Request| Response::status(404));
+    let dir = tempfile::tempdir().unwrap();
+    let config = with_default(dir.path(), &server);
+    assert!(open(config.clone()).listing(&dist("a"), &WheelOrigin::Default).unwrap().unknown);
+    let sources = open(WheelConfig { offline: true, ..config });
+    assert!(sources.listing(&dist("a"), &WheelOrigin::Default).unwrap().unknown);
+    let (message, _, _) =
+        failed(sources.listing(&dist("never-asked"), &WheelOrigin::Default).unwrap_err());
+    assert!(message.contains("not in the cache"), "{message}");
+}
