@@ -185,6 +185,7 @@ fn problem(channels: &[&str], specs: &[&str], cuda: Option<&str>) -> Problem {
         overrides: BTreeMap::new(),
         prereleases: Prereleases::default(),
         conda_pypi_map: BTreeMap::new(),
+        gpu: None,
         keep: Keep::default(),
     }
 }

@@ -87,6 +87,9 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
         if let Some(driver) = &gpu.driver {
             put("gpu.driver".into(), driver.to_string());
         }
+        if gpu.mixed {
+            put("gpu.allow-mixed-cuda".into(), "true".into());
+        }
         if !gpu.archs.is_empty() {
             let archs: Vec<String> =
                 gpu.archs.iter().map(|(major, minor)| format!("{major}.{minor}")).collect();

@@ -181,6 +181,10 @@ pub struct Gpu {
     pub driver: Option<Version>,
     /// Compute capabilities that must find kernels, sorted.
     pub archs: Vec<(u16, u16)>,
+    /// `allow-mixed-cuda = true`: packages of other CUDA or cuDNN majors may be beside it.
+    pub mixed: bool,
+    /// Where the line is written.
+    pub span: Span,
 }
 
 /// `[host]`.

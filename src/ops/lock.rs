@@ -171,7 +171,6 @@ pub fn resolve(ctx: &Context, fresh: bool) -> Result<(Locked, Option<String>)> {
     if fresh {
         pins.clear();
     }
-    warn_of_unchecked(ctx, &manifest);
     let keep = |platform| match &old_lock {
         Some(lock) if !fresh => keep(lock, platform),
         _ => keep_pins(pins.iter().cloned()),
@@ -206,6 +205,9 @@ fn resolve_all(
         for text in &solution.warnings {
             ctx.progress.event(Event::Warning { text });
         }
+        for text in &solution.notes {
+            ctx.progress.event(Event::Note { text });
+        }
         let pins = universe.pin_all(&solution.packages)?;
         let mut ids = Vec::new();
         for (chosen, pinned) in solution.packages.iter().zip(pins) {
@@ -239,26 +241,6 @@ fn resolve_all(
     lock.sort();
     lock.set_env_ids();
     Ok(lock)
-}
-
-/// What env.toml may say already and this version does not act on is said, not passed over.
-fn warn_of_unchecked(ctx: &Context, manifest: &Manifest) {
-    let gpu = manifest.gpu.as_ref();
-    let mut keys = Vec::new();
-    if gpu.is_some_and(|gpu| gpu.driver.is_some()) {
-        keys.push("`driver`");
-    }
-    if gpu.is_some_and(|gpu| !gpu.archs.is_empty()) {
-        keys.push("`archs`");
-    }
-    if !keys.is_empty() {
-        let text = format!(
-            "{} of [gpu]: kept in the lock, but this version of gpuenv does not check the packages against {}",
-            keys.join(" and "),
-            if keys.len() == 1 { "it" } else { "them" }
-        );
-        ctx.progress.event(Event::Warning { text: &text });
-    }
 }
 
 fn virtual_package_strings(problem: &resolve::Problem) -> Vec<String> {

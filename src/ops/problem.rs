@@ -9,7 +9,9 @@ use uv_pep508::MarkerTree;
 
 use crate::lockfile::{ArtifactKind, Lock, Pin};
 use crate::manifest::{Manifest, WheelRequirementSource};
-use crate::resolve::{Asker, CondaRequirement, Keep, Problem, WheelOrigin, WheelRequirement};
+use crate::resolve::{
+    Asker, CondaRequirement, GpuTarget, Keep, Problem, WheelOrigin, WheelRequirement,
+};
 
 /// The problem for `platform`, with what is kept where it still fits.
 pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
@@ -60,8 +62,21 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
         overrides: manifest.pypi_options.overrides.clone(),
         prereleases: manifest.pypi_options.prereleases,
         conda_pypi_map: manifest.conda_pypi_map.clone(),
+        gpu: gpu(manifest, platform),
         keep,
     }
+}
+
+/// The GPUs that the environment is for. There is no CUDA on macOS.
+fn gpu(manifest: &Manifest, platform: Platform) -> Option<GpuTarget> {
+    let gpu = manifest.gpu.as_ref().filter(|_| !platform.is_osx())?;
+    Some(GpuTarget {
+        cuda: gpu.cuda,
+        driver: gpu.driver.clone(),
+        archs: gpu.archs.clone(),
+        mixed: gpu.mixed,
+        asker: Asker::Manifest(gpu.span.clone()),
+    })
 }
 
 /// An environment that holds wheels holds pip too, so that `pip list` and `pip check` tell the

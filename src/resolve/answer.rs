@@ -15,6 +15,7 @@ use uv_pep508::MarkerTree;
 
 use super::engine::{Engine, pins};
 use super::error::SolveError;
+use super::gpu::{self, FACTS, Line, NeedFrom};
 use super::names::{Candidate, Name, Set};
 use super::problem::{Chosen, ChosenKind, Key, Solution};
 use super::provider::{WheelFile, WheelOrigin};
@@ -48,6 +49,7 @@ struct Walk<'e, 'p> {
     extras: BTreeMap<DistName, BTreeSet<ExtraName>>,
     queue: Vec<Key>,
     warnings: BTreeSet<String>,
+    notes: BTreeSet<String>,
 }
 
 pub(super) fn solution(
@@ -69,6 +71,7 @@ pub(super) fn solution(
         extras: BTreeMap::new(),
         queue: Vec::new(),
         warnings: BTreeSet::new(),
+        notes: BTreeSet::new(),
     };
     walk.roots(roots)?;
     while let Some(key) = walk.queue.pop() {
@@ -78,6 +81,7 @@ pub(super) fn solution(
         }
     }
     walk.excluded()?;
+    walk.gpu()?;
     walk.finish()
 }
 
@@ -341,9 +345,119 @@ impl Walk<'_, '_> {
                 }
             }
         }
+        for need in self.engine.undeclared(&file) {
+            let (edge, text) = match &need.from {
+                NeedFrom::Conda(spec) => {
+                    let (name, set) = self
+                        .engine
+                        .parse_spec(spec)
+                        .map_err(|reason| broken(format!("{who}: {reason}")))?;
+                    let Name::Conda(name) = self.engine.pool.resolve_package_name(name) else {
+                        continue;
+                    };
+                    let set = self.engine.pool.resolve_version_set(set);
+                    (self.conda_requirement(&who, name, set)?, spec.clone())
+                }
+                NeedFrom::Wheel(name, specifiers) => {
+                    let Some((name, extras, specifiers)) =
+                        self.engine.overridden(name, &[], specifiers)
+                    else {
+                        continue;
+                    };
+                    let edge = self.dist_requirement(&who, &name, &extras, &specifiers)?;
+                    if !self.engine.problem.wheels.iter().any(|root| root.name == name) {
+                        self.notes.insert(note(&who, &name, &need.opens));
+                    }
+                    (edge, format!("{name}{specifiers}"))
+                }
+            };
+            if let Some(edge) = edge {
+                self.visit(&edge);
+                requires.push(text);
+                edges.push(edge);
+            }
+        }
         let node = self.nodes.entry(key).or_default();
         node.requires.extend(requires);
         node.edges.extend(edges);
+        Ok(())
+    }
+
+    /// The CUDA lines and cuDNN versions of the choice, checked anew: one major of each, and what
+    /// of the declared line is to be known.
+    fn gpu(&mut self) -> Result<(), SolveError> {
+        let mut cuda: BTreeMap<u16, String> = BTreeMap::new();
+        let mut cudnn: BTreeMap<u16, String> = BTreeMap::new();
+        let mut newer: Vec<String> = Vec::new();
+        let mut cpu: Vec<String> = Vec::new();
+        let target = self.engine.problem.gpu.as_ref();
+        for key in self.nodes.keys() {
+            let (who, line, brings) = match key {
+                Key::Conda(name) => {
+                    let Some(record) = self.record_of(name.as_normalized()) else { continue };
+                    (shown(record), gpu::line_of_record(record), gpu::cudnn_of_record(record))
+                }
+                Key::Wheel(dist) => {
+                    let Some((_, file, _)) = self.choice.wheels.get(dist) else { continue };
+                    let file = &file.filename;
+                    let who = format!("{dist} {}", file.version);
+                    (who, FACTS.line(file), gpu::cudnn_of_wheel(file))
+                }
+            };
+            if let (Some(target), Some(Line::Cuda(major, Some(minor)))) = (target, line)
+                && (major, minor) > target.cuda
+            {
+                newer.push(format!("{who} (CUDA {major}.{minor})"));
+            }
+            match line {
+                Some(Line::Cuda(major, _)) => {
+                    cuda.entry(major).or_insert_with(|| who.clone());
+                }
+                Some(Line::Cpu) if target.is_some() => cpu.push(who.clone()),
+                Some(Line::Cpu) | None => {}
+            }
+            if let Some(major) = brings {
+                cudnn.entry(major).or_insert(who);
+            }
+        }
+        if target.is_none_or(|target| !target.mixed) {
+            for (what, majors) in [("CUDA", &cuda), ("cuDNN", &cudnn)] {
+                if majors.len() > 1 {
+                    let who: Vec<String> = majors.values().cloned().collect();
+                    return Err(broken(format!(
+                        "{} are of different {what} majors",
+                        who.join(", ")
+                    )));
+                }
+            }
+        }
+        let Some(target) = target else { return Ok(()) };
+        let (major, minor) = target.cuda;
+        if !target.mixed
+            && let Some((other, who)) = cuda.iter().find(|(own, _)| **own != major)
+        {
+            return Err(broken(format!("{who} is for CUDA {other}, not {major}.{minor}")));
+        }
+        if !newer.is_empty() && !target.mixed {
+            self.warnings.insert(format!(
+                "built for a newer minor version than `cuda = \"{major}.{minor}\"`: {}; it runs on every driver of CUDA {major}.x, but for code that is compiled at run time (PTX, NVRTC, Triton)",
+                super::words::short_list(&newer, 4, "and")
+            ));
+        }
+        if !cpu.is_empty() {
+            self.warnings.insert(format!(
+                "env.toml has [gpu], but {} {} for CPUs",
+                super::words::short_list(&cpu, 4, "and"),
+                if cpu.len() == 1 { "is" } else { "are" }
+            ));
+        }
+        if let (Some(driver), Some(shipped)) = (&target.driver, FACTS.shipped(target.cuda))
+            && driver < shipped
+        {
+            self.warnings.insert(format!(
+                "CUDA {major}.{minor} came with driver {shipped}; on {driver} it runs by minor-version compatibility, but for code that is compiled at run time (PTX, NVRTC, Triton)"
+            ));
+        }
         Ok(())
     }
 
@@ -441,7 +555,22 @@ impl Walk<'_, '_> {
                 });
             }
         }
-        Ok(Solution { packages, warnings: self.warnings.into_iter().collect() })
+        Ok(Solution {
+            packages,
+            warnings: self.warnings.into_iter().collect(),
+            notes: self.notes.into_iter().collect(),
+        })
+    }
+}
+
+/// Why something was added.
+fn note(who: &str, added: &DistName, opens: &[String]) -> String {
+    match opens {
+        [] => format!("added {added}, which {who} needs without declaring it"),
+        opens => format!(
+            "added {added}, because {who} opens {} without declaring it",
+            super::words::short_list(opens, 2, "and")
+        ),
     }
 }
 

@@ -11,6 +11,7 @@ use rattler_conda_types::{
 use resolvo::{Dependencies, NameId, Requirement, SolvableId, VersionSetId};
 
 use super::engine::Engine;
+use super::gpu;
 use super::names::{Candidate, Name, Set};
 use super::provider::ProviderError;
 use super::target::Flavor;
@@ -36,6 +37,8 @@ pub(super) enum CondaRejection {
         /// Its own.
         own: String,
     },
+    /// The build for CPUs of what has builds for GPUs, where env.toml has `[gpu]`.
+    CpuBuild,
     /// env.toml asks for another channel.
     Channel {
         /// The channel asked for.
@@ -132,7 +135,35 @@ impl Engine<'_> {
                 loaded.usable.push(self.pool.intern_solvable(name, candidate));
             }
         }
+        if self.problem.gpu.is_some() {
+            self.leave_cpu_builds(&mut loaded, text);
+        }
         loaded
+    }
+
+    /// With `[gpu]`, the build for CPUs of what has builds for GPUs is taken only where env.toml
+    /// asks for that build.
+    fn leave_cpu_builds(&self, loaded: &mut CondaNameCandidates, name: &str) {
+        let record = |id: &SolvableId| match self.candidate(*id) {
+            Candidate::Record { record, .. } => Some(record),
+            _ => None,
+        };
+        let asked = self.problem.conda.iter().any(|root| {
+            matches!(&root.spec.name, PackageNameMatcher::Exact(of) if of.as_normalized() == name)
+                && root.spec.build.is_some()
+        });
+        if asked || !loaded.usable.iter().filter_map(record).any(|record| gpu::is_gpu_build(record))
+        {
+            return;
+        }
+        let (cpu, usable) = loaded
+            .usable
+            .iter()
+            .partition(|id| record(id).is_some_and(|record| gpu::is_cpu_build(record)));
+        loaded.usable = usable;
+        let cpu: Vec<SolvableId> = cpu;
+        let rejected = cpu.iter().filter_map(record).cloned();
+        loaded.rejected.extend(rejected.map(|record| (record, CondaRejection::CpuBuild)));
     }
 
     /// Whether a candidate of a conda name is in a set.

@@ -23,6 +23,7 @@ use uv_normalize::{ExtraName, PackageName as DistName};
 use uv_pep440::{Operator, Version, VersionSpecifiers};
 
 use super::conda::CondaNameCandidates;
+use super::gpu::{self, FACTS, Line, Need, NeedFrom};
 use super::names::{Candidate, Name, Set, World};
 use super::problem::Problem;
 use super::provider::{Provider, ProviderError, Want, WheelFile, WheelMetadata, WheelOrigin};
@@ -94,6 +95,9 @@ impl When {
     }
 }
 
+/// No CUDA and no cuDNN has a higher major. (CUDA 13 and cuDNN 9 are the newest there are.)
+const MAJORS: u16 = 40;
+
 type ParsedSpec = Result<(NameId, VersionSetId), Rc<str>>;
 
 /// The state of one solve.
@@ -125,6 +129,7 @@ pub(super) struct Engine<'p> {
     pub(super) metadata: RefCell<HashMap<SolvableId, Result<Arc<WheelMetadata>, String>>>,
     worlds: RefCell<HashMap<NameId, [SolvableId; 2]>>,
     singles: RefCell<HashMap<NameId, SolvableId>>,
+    majors: RefCell<HashMap<NameId, Vec<SolvableId>>>,
     /// Extras that something asks for.
     pub(super) wanted_extras: RefCell<HashSet<NameId>>,
     /// Whether a proof is wanted rather than an answer; see [`Engine::under`].
@@ -169,6 +174,7 @@ impl<'p> Engine<'p> {
             metadata: RefCell::default(),
             worlds: RefCell::default(),
             singles: RefCell::default(),
+            majors: RefCell::default(),
             wanted_extras: RefCell::default(),
             proving: Cell::new(false),
             order: RefCell::default(),
@@ -389,7 +395,24 @@ impl<'p> Engine<'p> {
                     .push(self.set(Name::World(dist.clone()), Set::World(World::Conda)));
             }
         }
+        let majors = self.majors(gpu::line_of_record(record), gpu::cudnn_of_record(record));
+        known.requirements.extend(majors.into_iter().map(ConditionalRequirement::from));
         Dependencies::Known(known)
+    }
+
+    /// The requirements of what is of a CUDA line, or brings cuDNN: one major of each is in an
+    /// environment.
+    fn majors(&self, line: Option<Line>, cudnn: Option<u16>) -> Vec<VersionSetId> {
+        if self.problem.gpu.as_ref().is_some_and(|gpu| gpu.mixed) {
+            return Vec::new();
+        }
+        let cuda = match line {
+            Some(Line::Cuda(major, _)) => Some(self.set(Name::Cuda, Set::Major(major))),
+            Some(Line::Cpu) | None => None,
+        };
+        cuda.into_iter()
+            .chain(cudnn.map(|major| self.set(Name::Cudnn, Set::Major(major))))
+            .collect()
     }
 
     fn reachable(&self, name: NameId) -> bool {
@@ -509,6 +532,8 @@ impl<'p> Engine<'p> {
             let set = self.set(Name::World(dist.clone()), Set::World(World::Wheel));
             known.requirements.push(set.into());
         }
+        let majors = self.majors(FACTS.line(&file.filename), gpu::cudnn_of_wheel(&file.filename));
+        known.requirements.extend(majors.into_iter().map(ConditionalRequirement::from));
         if self.pythons().is_every(pythons) {
             return match self.metadata_dependencies(id, file, pythons) {
                 Dependencies::Known(more) => {
@@ -608,8 +633,43 @@ impl<'p> Engine<'p> {
                 }
             }
         }
+        for need in self.undeclared(file) {
+            for set in self.need_sets(&need) {
+                soon.push(set);
+                known.requirements.push(set.into());
+            }
+        }
         self.prefetch_listings(&soon);
         Dependencies::Known(known)
+    }
+
+    /// The CUDA line that a candidate is of.
+    pub(super) fn line_of(&self, id: SolvableId) -> Option<Line> {
+        match self.candidate(id) {
+            Candidate::Record { record, .. } => gpu::line_of_record(record),
+            Candidate::Wheel { file, .. } => FACTS.line(&file.filename),
+            _ => None,
+        }
+    }
+
+    /// What a file needs without declaring it.
+    pub(super) fn undeclared(&self, file: &WheelFile) -> Vec<Need> {
+        match FACTS.wheel(&file.filename) {
+            Some(row) => FACTS.needs(self.problem, row),
+            None => Vec::new(),
+        }
+    }
+
+    fn need_sets(&self, need: &Need) -> Vec<VersionSetId> {
+        match &need.from {
+            NeedFrom::Conda(spec) => {
+                self.parse_spec(spec).ok().map(|(_, set)| set).into_iter().collect()
+            }
+            NeedFrom::Wheel(name, specifiers) => match self.overridden(name, &[], specifiers) {
+                Some((name, extras, specifiers)) => self.require_dist(&name, &extras, &specifiers),
+                None => Vec::new(),
+            },
+        }
     }
 
     /// The specifiers of a requirement; an error where it refers to a URL that env.toml does not
@@ -725,6 +785,20 @@ impl<'p> Engine<'p> {
             [World::Conda, World::Wheel]
                 .map(|world| self.pool.intern_solvable(name, Candidate::World(world)))
         })
+    }
+
+    /// The candidates of [`Name::Cuda`] and [`Name::Cudnn`], newest first.
+    pub(super) fn major_candidates(&self, name: NameId) -> Vec<SolvableId> {
+        self.majors
+            .borrow_mut()
+            .entry(name)
+            .or_insert_with(|| {
+                let majors = (1..=MAJORS).rev();
+                majors
+                    .map(|major| self.pool.intern_solvable(name, Candidate::Major(major)))
+                    .collect()
+            })
+            .clone()
     }
 
     /// The two candidates of a [`Name::Extra`]: with it, and without it.

@@ -16,6 +16,7 @@ use resolvo::{NameId, SolvableId, VersionSetId};
 
 use super::engine::Engine;
 use super::error::{Explanation, SolveError};
+use super::gpu::Line;
 use super::names::{Name, Set, World};
 use super::problem::Asker;
 use super::provider::ProviderError;
@@ -384,6 +385,17 @@ impl Text<'_, '_> {
                 let verb = if many { "run" } else { "runs" };
                 format!("{who} {verb} on {pythons} only")
             }
+            (_, Name::Cuda, Set::Major(_)) => {
+                let verb = if many { "are" } else { "is" };
+                let lines: BTreeSet<Line> =
+                    ids.iter().filter_map(|id| self.engine.line_of(*id)).collect();
+                let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+                format!("{who} {verb} for {}{times}", words::short_list(&lines, 3, "or"))
+            }
+            (_, Name::Cudnn, Set::Major(major)) => {
+                let verb = if many { "are" } else { "is" };
+                format!("{who} {verb} cuDNN {major}{times}")
+            }
             (_, _, Set::Records(_)) => {
                 let verb = if many { "come" } else { "comes" };
                 format!("{who} {verb} with {name} of conda")
@@ -518,6 +530,8 @@ impl Text<'_, '_> {
                 ConflictNode::Solvable(id) => match self.engine.name_of(id) {
                     Name::Conda(name) => Some(name.to_string()),
                     Name::Dist(name) => Some(name.to_string()),
+                    Name::Cuda => Some("CUDA (its major)".to_owned()),
+                    Name::Cudnn => Some("cuDNN (its major)".to_owned()),
                     _ => None,
                 },
                 _ => None,

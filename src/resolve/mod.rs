@@ -10,6 +10,7 @@
 //! | wheel file | its distribution | a Python its tags and `Requires-Python` allow; its `Requires-Dist` |
 //! | distribution provided by conda | the distribution | a conda record of that name and version |
 //! | extra | `name[extra]` | nothing: `Requires-Dist` with extras are conditional on it |
+//! | CUDA major, cuDNN major | CUDA, cuDNN | nothing: what is of a line requires its major |
 //!
 //! # What is preferred
 //!
@@ -18,6 +19,10 @@
 //! newest version, the highest build number, the newest dependencies, the newest build; channels
 //! are strict. A distribution comes from conda where the conda part of the problem, solved by
 //! itself, needs the conda package; else from a wheel.
+//!
+//! With `[gpu]`, the build of the declared CUDA line comes before a newer version of another: the
+//! nearest line that is not newer, then, as minor versions of CUDA are compatible, newer ones.
+//! Without it, builds for CPUs come before those for CUDA.
 //!
 //! # What is looked at
 //!
@@ -35,6 +40,7 @@ mod conda;
 mod engine;
 pub mod error;
 mod explain;
+mod gpu;
 mod names;
 pub mod problem;
 pub mod provider;
@@ -48,6 +54,8 @@ pub(crate) mod testing;
 mod tests;
 #[cfg(test)]
 mod tests_explain;
+#[cfg(test)]
+mod tests_gpu;
 #[cfg(test)]
 mod tests_oracle;
 mod wheels;

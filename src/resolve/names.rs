@@ -12,9 +12,6 @@ use super::provider::WheelFile;
 use super::target::PyMask;
 
 /// A name of the problem: at most one candidate of each is chosen.
-///
-/// CUDA lines, cuDNN and the driver will be further variants: a name without an artifact, whose
-/// candidates are the lines, required by every candidate whose line is known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Name {
     /// A conda package, `python` (also the host's) and virtual packages among them; normalized.
@@ -30,6 +27,10 @@ pub(super) enum Name {
     World(DistName),
     /// What cannot be, with the reason: a name without candidates.
     Refused(Arc<str>),
+    /// The CUDA major of the environment: every candidate whose line is known requires its own.
+    Cuda,
+    /// The cuDNN major, required by what brings cuDNN.
+    Cudnn,
 }
 
 /// The worlds of [`Name::World`].
@@ -56,6 +57,8 @@ pub(super) enum Set {
     World(World),
     /// With an extra, or without it.
     Extra(bool),
+    /// One major, on [`Name::Cuda`] and [`Name::Cudnn`].
+    Major(u16),
 }
 
 /// A candidate.
@@ -94,6 +97,8 @@ pub(super) enum Candidate {
     Extra(bool),
     /// [`Name::World`].
     World(World),
+    /// [`Name::Cuda`], [`Name::Cudnn`].
+    Major(u16),
 }
 
 impl fmt::Display for Candidate {
@@ -110,6 +115,7 @@ impl fmt::Display for Candidate {
             }
             Candidate::Provided { shown, .. } => f.write_str(shown),
             Candidate::Extra(on) => f.write_str(if *on { "on" } else { "off" }),
+            Candidate::Major(major) => write!(f, "{major}"),
             Candidate::World(World::Conda) => f.write_str("from conda"),
             Candidate::World(World::Wheel) => f.write_str("from a wheel"),
         }
@@ -126,6 +132,7 @@ impl fmt::Display for Set {
             Set::Records(number) => write!(f, "#{number}"),
             Set::World(world) => write!(f, "{world:?}"),
             Set::Extra(on) => write!(f, "{on}"),
+            Set::Major(major) => write!(f, "{major}"),
         }
     }
 }
@@ -139,6 +146,8 @@ impl fmt::Display for Name {
             Name::Extra(name, extra) => write!(f, "{name}[{extra}]"),
             Name::World(name) => write!(f, "{name}"),
             Name::Refused(reason) => f.write_str(reason),
+            Name::Cuda => f.write_str("CUDA"),
+            Name::Cudnn => f.write_str("cuDNN"),
         }
     }
 }

@@ -40,8 +40,25 @@ pub struct Problem {
     pub prereleases: Prereleases,
     /// Conda name → distributions it provides, where the user says so; else the shipped data.
     pub conda_pypi_map: BTreeMap<CondaName, Vec<DistName>>,
+    /// `[gpu]`; `None`: for CPUs.
+    pub gpu: Option<GpuTarget>,
     /// What the old lock holds: kept where it still fits.
     pub keep: Keep,
+}
+
+/// The GPUs and the driver that an environment is for.
+#[derive(Clone, Debug)]
+pub struct GpuTarget {
+    /// The CUDA runtime line.
+    pub cuda: (u16, u16),
+    /// The oldest driver that must run it; `None`: no bound.
+    pub driver: Option<Version>,
+    /// Compute capabilities that must find kernels.
+    pub archs: Vec<(u16, u16)>,
+    /// Whether packages of other CUDA majors may be beside it.
+    pub mixed: bool,
+    /// Who asked.
+    pub asker: Asker,
 }
 
 /// The old lock's choices.
@@ -95,6 +112,8 @@ pub struct Solution {
     pub packages: Vec<Chosen>,
     /// Warnings in the user's words (a yanked file taken, say).
     pub warnings: Vec<String>,
+    /// What was added that nobody asked for, and why.
+    pub notes: Vec<String>,
 }
 
 /// One chosen package.

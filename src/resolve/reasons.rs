@@ -54,6 +54,8 @@ enum Why {
     Glibc((u16, u16)),
     Python(String),
     RequiresPython(String),
+    CpuBuild,
+    Arch((u16, u16), String),
 }
 
 impl<'t, 'p> Reasons<'t, 'p> {
@@ -98,7 +100,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
             Set::Pythons(mask) => self.engine.pythons().describe(mask),
             Set::Specifiers(specifiers) if specifiers.is_empty() => name.to_string(),
             Set::Records(_) | Set::World(_) | Set::Extra(_) => name.to_string(),
-            Set::Spec(_) | Set::Specifiers(_) => format!("{name} {set}"),
+            Set::Spec(_) | Set::Specifiers(_) | Set::Major(_) => format!("{name} {set}"),
         }
     }
 
@@ -253,6 +255,13 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 }
                 CondaRejection::Channel { wanted } => {
                     format!("{wanted} does not have it; another channel has {version}")
+                }
+                CondaRejection::CpuBuild => {
+                    self.advise(format!(
+                        "to take the build of {text} for CPUs all the same, name it: {text} = {{ version = \"{version}\", build = \"{}\" }}",
+                        record.package_record.build
+                    ));
+                    format!("{version} is there only as a build for CPUs, and env.toml has [gpu]")
                 }
             };
         }
@@ -485,6 +494,8 @@ impl<'t, 'p> Reasons<'t, 'p> {
                     }
                     WheelRejection::Constraint(bound) => Why::Constraint(bound.clone()),
                     WheelRejection::Name(other) => Why::OtherName(other.to_string()),
+                    WheelRejection::CpuBuild => Why::CpuBuild,
+                    WheelRejection::Arch(device, has) => Why::Arch(*device, has.clone()),
                 },
             );
         }
@@ -614,6 +625,21 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 format!("{which} {has} no wheel for {platform} (but for {tags})")
             }
             Why::Unreadable(reason) => format!("{which} cannot be read ({reason})"),
+            Why::CpuBuild => {
+                self.advise(format!(
+                    "to take a build of {name} for CPUs all the same, pin it with == in [pypi-dependencies]; or leave out [gpu]"
+                ));
+                let noun = if many { "builds for CPUs" } else { "a build for CPUs" };
+                format!("{which} {is} {noun}, and env.toml has [gpu]")
+            }
+            Why::Arch((major, minor), archs) => {
+                self.advise(format!(
+                    "choose a version of {name} that has code for {major}.{minor}, or leave {major}.{minor} out of archs in [gpu]"
+                ));
+                format!(
+                    "{which} {has} no code for the compute capability {major}.{minor} that env.toml names in [gpu] archs (only for {archs})"
+                )
+            }
             Why::OtherName(other) => {
                 self.advise(format!("correct the name, or the URL, of {name}"));
                 format!("the file is one of {other}")

@@ -15,10 +15,11 @@ use uv_pep440::VersionSpecifiers;
 use super::answer;
 use super::conda::python_of_record;
 use super::engine::{Engine, When};
-use super::error::SolveError;
+use super::error::{Explanation, SolveError};
 use super::explain;
+use super::gpu::FACTS;
 use super::names::{Candidate, Name, Set, World};
-use super::problem::{Asker, Problem, Solution};
+use super::problem::{Asker, GpuTarget, Problem, Solution};
 use super::provider::{Provider, ProviderError, WheelOrigin};
 use super::target::{Flavor, Pythons, Target};
 
@@ -54,8 +55,12 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
             .map_err(|error| SolveError::problem(error.to_string(), None))?;
         Some(target)
     };
+    if let Some(gpu) = &problem.gpu {
+        driver_runs(gpu)?;
+    }
     let engine = Engine::new(problem, provider, target, origins);
-    let (conda_roots, conda_sets) = conda_roots(&engine)?;
+    let (mut conda_roots, conda_sets) = conda_roots(&engine)?;
+    conda_roots.extend(gpu_root(&engine));
 
     // Everything conda could bring.
     let explored = engine.explore(conda_sets.iter().copied());
@@ -193,6 +198,51 @@ fn conda_roots(engine: &Engine<'_>) -> Result<(Vec<Root>, Vec<VersionSetId>), So
         sets.push(engine.set(Name::Conda("python".into()), Set::Any));
     }
     Ok((roots, sets))
+}
+
+/// The CUDA major that env.toml declares.
+fn gpu_root(engine: &Engine<'_>) -> Option<Root> {
+    let gpu = engine.problem.gpu.as_ref()?;
+    Some(Root {
+        set: engine.set(Name::Cuda, Set::Major(gpu.cuda.0)),
+        when: When::default(),
+        asker: gpu.asker.clone(),
+        words: format!("[gpu] cuda = \"{}.{}\"", gpu.cuda.0, gpu.cuda.1),
+        named: true,
+    })
+}
+
+/// Whether the declared driver runs the declared CUDA line at all.
+fn driver_runs(gpu: &GpuTarget) -> Result<(), SolveError> {
+    let (major, minor) = gpu.cuda;
+    let (Some(driver), Some(floor)) = (&gpu.driver, FACTS.floor(major)) else {
+        return Ok(());
+    };
+    if driver >= floor {
+        return Ok(());
+    }
+    let mut reasons = vec![
+        format!("env.toml asks for `[gpu] cuda = \"{major}.{minor}\"`"),
+        format!("CUDA {major}.x needs driver {floor} or newer, whatever its minor version"),
+        format!("env.toml promises no more than `[gpu] driver = \"{driver}\"`"),
+    ];
+    let mut advice = format!("raise the driver on the machines: driver = \"{floor}\" in [gpu]");
+    if let Some(newest) = FACTS.newest_major(driver) {
+        reasons.push(format!("driver {driver} runs CUDA up to {newest}.x"));
+        let line = FACTS.newest_line(newest);
+        advice = format!(
+            "choose a CUDA line that this driver runs: cuda = \"{line}\" in [gpu]; or {advice}"
+        );
+    }
+    Err(SolveError::Unsatisfiable(Explanation {
+        headline: format!("CUDA {major}.{minor} does not run on driver {driver}"),
+        reasons,
+        advice,
+        spans: match &gpu.asker {
+            Asker::Manifest(span) => vec![span.clone()],
+            Asker::Gpuenv(_) => Vec::new(),
+        },
+    }))
 }
 
 /// Works out the Pythons of the solve from what was explored.
@@ -377,6 +427,11 @@ impl DependencyProvider for &Engine<'_> {
                 .copied()
                 .filter(|id| matches!(self.candidate(*id), Candidate::World(own) if own == world))
                 .collect(),
+            (Name::Cuda | Name::Cudnn, Set::Major(major)) => candidates
+                .iter()
+                .copied()
+                .filter(|id| matches!(self.candidate(*id), Candidate::Major(own) if own == major))
+                .collect(),
             (Name::Extra(..), Set::Extra(on)) => candidates
                 .iter()
                 .copied()
@@ -414,6 +469,7 @@ impl DependencyProvider for &Engine<'_> {
             Name::World(_) => candidates.candidates = self.worlds(name).to_vec(),
             Name::Extra(..) => candidates.candidates = self.extras(name).to_vec(),
             Name::Refused(_) => {}
+            Name::Cuda | Name::Cudnn => candidates.candidates = self.major_candidates(name),
             Name::Metadata(_) => {
                 candidates.candidates = self.single(name).into_iter().collect();
                 candidates.hint_dependencies_available = HintDependenciesAvailable::None;
@@ -460,6 +516,7 @@ impl DependencyProvider for &Engine<'_> {
             Candidate::Virtual(_)
             | Candidate::HostPython(_)
             | Candidate::Extra(_)
+            | Candidate::Major(_)
             | Candidate::World(_) => Dependencies::Known(KnownDependencies::default()),
         }
     }

@@ -313,6 +313,7 @@ pub(crate) fn problem() -> Problem {
         overrides: BTreeMap::new(),
         prereleases: Prereleases::default(),
         conda_pypi_map: BTreeMap::new(),
+        gpu: None,
         keep: Keep::default(),
     }
 }

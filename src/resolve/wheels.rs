@@ -10,6 +10,7 @@ use uv_normalize::PackageName as DistName;
 use uv_pep440::{Version, VersionSpecifiers};
 
 use super::engine::{Engine, names_prerelease, pins};
+use super::gpu::{FACTS, Line, WheelFacts};
 use super::names::{Candidate, Name};
 use super::provider::{ProviderError, Want, WheelFile, WheelListing, WheelOrigin};
 use super::target::{Flavor, PlatformMisfit, PyMask};
@@ -49,6 +50,10 @@ pub(super) enum WheelRejection {
     Constraint(String),
     /// A file of another distribution.
     Name(DistName),
+    /// A build for CPUs, where env.toml has `[gpu]`.
+    CpuBuild,
+    /// No code for a GPU that env.toml declares: that one, and those it has code for.
+    Arch((u16, u16), String),
 }
 
 impl Engine<'_> {
@@ -93,8 +98,12 @@ impl Engine<'_> {
         }
         usable.sort_by_cached_key(|(file, _, priority)| {
             let version = &file.filename.version;
+            let (line, release, build) = FACTS.order(&file.filename, self.problem.gpu.as_ref());
             (
                 keep.is_none_or(|kept| kept != version),
+                line,
+                Reverse(release),
+                build,
                 Reverse(version.clone()),
                 Reverse(*priority),
                 Reverse(file.filename.build_tag().cloned()),
@@ -171,6 +180,22 @@ impl Engine<'_> {
             && !constraint.contains(&filename.version)
         {
             return Err(WheelRejection::Constraint(constraint.to_string()));
+        }
+        if let Some(gpu) = &self.problem.gpu {
+            if let Some(device) = FACTS.wheel(filename).and_then(|row| row.uncovered(gpu)) {
+                let has = FACTS.wheel(filename).map(WheelFacts::archs).unwrap_or_default();
+                return Err(WheelRejection::Arch(device, has));
+            }
+            // A distribution that is for CPUs whatever its version was chosen by its name.
+            let by_version = filename.version.is_local();
+            let asked = self.problem.wheels.iter().any(|root| {
+                root.name == *name
+                    && (root.specifiers.iter().any(|own| own.version() == &filename.version)
+                        || matches!(root.origin, WheelOrigin::Direct(_)))
+            });
+            if by_version && !asked && FACTS.line(filename) == Some(Line::Cpu) {
+                return Err(WheelRejection::CpuBuild);
+            }
         }
         let pythons = self.pythons();
         if let Some(target) = &self.target

@@ -148,15 +148,15 @@ fn major_minor(
 
 pub(super) fn gpu<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Gpu> {
     let section = reader.section(root, "gpu")?;
-    reader.only(&section, &["cuda", "driver", "archs"]);
+    reader.only(&section, &["cuda", "driver", "archs", "allow-mixed-cuda"]);
     if !section.table.contains_key("cuda") {
         let hint = "write the CUDA runtime line, as `cuda = \"11.8\"`; without [gpu] the environment is for CPUs";
         let kind = FaultKind::Missing { key: "cuda", table: section.name(), hint };
         reader.fault(section.span.clone(), kind);
     }
-    let cuda = reader
-        .string(&section, "cuda")
-        .and_then(|text| major_minor(reader, &text, "a CUDA version", "11.8"));
+    let text = reader.string(&section, "cuda");
+    let span = text.as_ref().map(|text| text.span.clone());
+    let cuda = text.and_then(|text| major_minor(reader, &text, "a CUDA version", "11.8"));
     let driver = reader.string(&section, "driver").and_then(|text| {
         let hint = Some("write the oldest driver that must run it, such as \"450.80.02\"");
         let version: Version = reader.parse_as(&text, "a driver version", hint)?;
@@ -174,7 +174,8 @@ pub(super) fn gpu<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Gpu
         .collect();
     archs.sort_unstable();
     archs.dedup();
-    Some(Gpu { cuda: cuda?, driver, archs })
+    let mixed = reader.boolean(&section, "allow-mixed-cuda").unwrap_or(false);
+    Some(Gpu { cuda: cuda?, driver, archs, mixed, span: span? })
 }
 
 /// Numbers and dots alone.

@@ -1,0 +1,272 @@
+//! CUDA lines, cuDNN, drivers and GPUs in the solve.
+
+use rattler_conda_types::Subdir;
+
+use super::gpu::{FACTS, Line};
+use super::problem::{Asker, GpuTarget, Problem};
+use super::testing::{Build, World, index, names, problem, virtual_package};
+
+/// A problem with `[gpu]`.
+fn gpu(cuda: (u16, u16)) -> Problem {
+    let mut problem = problem().host("3.11");
+    problem.virtual_packages.push(virtual_package("__cuda", &format!("{}.{}", cuda.0, cuda.1)));
+    problem.gpu = Some(GpuTarget {
+        cuda,
+        driver: None,
+        archs: Vec::new(),
+        mixed: false,
+        asker: Asker::Manifest(50..51),
+    });
+    problem
+}
+
+fn cpu() -> Problem {
+    problem().host("3.11")
+}
+
+fn wheel(world: &mut World, wheel: &str, requires: &[&str]) {
+    let (name, version) = wheel.split_once(' ').unwrap();
+    let name = name.replace('-', "_");
+    world.wheel(&format!("{name}-{version}-cp311-cp311-manylinux1_x86_64.whl"), requires);
+}
+
+/// What paddlepaddle-gpu 2.6.2 opens, as wheels.
+fn paddle_world() -> World {
+    let mut world = World::new();
+    wheel(&mut world, "paddlepaddle-gpu 2.6.2", &["numpy"]);
+    world.pure("numpy 1.26.4", &[]);
+    for major in ["11", "12"] {
+        for name in ["cublas", "cufft", "curand", "cusolver", "cusparse", "cuda-nvrtc", "nccl"] {
+            wheel(&mut world, &format!("nvidia-{name}-cu{major} {major}.3"), &[]);
+        }
+        for version in ["8.5.0.96", "8.9.5.29", "9.1.0.70"] {
+            wheel(&mut world, &format!("nvidia-cudnn-cu{major} {version}"), &[]);
+        }
+    }
+    world
+}
+
+#[test]
+fn the_shipped_facts_can_be_read() {
+    // An unreadable file would leave the table empty.
+    assert!(FACTS.floor(12).is_some() && FACTS.shipped((12, 4)).is_some());
+    assert!(
+        FACTS.wheel(&"torch-2.5.1-cp311-cp311-manylinux1_x86_64.whl".parse().unwrap()).is_some()
+    );
+}
+
+#[test]
+fn lines_of_wheels() {
+    let line = |name: &str, version: &str| {
+        let file = format!("{name}-{version}-cp311-cp311-manylinux1_x86_64.whl");
+        FACTS.line(&file.parse().unwrap())
+    };
+    let cuda = |major, minor| Some(Line::Cuda(major, Some(minor)));
+    assert_eq!(line("torch", "2.3.0+cu121"), cuda(12, 1));
+    assert_eq!(line("torch", "2.3.0+cpu"), Some(Line::Cpu));
+    assert_eq!(line("torch", "1.9.0+cu92"), cuda(9, 2));
+    assert_eq!(line("torch", "2.6.0"), cuda(12, 4));
+    assert_eq!(line("mmcv", "2.1.0+cu118.torch2.1"), cuda(11, 8));
+    assert_eq!(line("nvidia_cublas_cu12", "12.1.3.1"), Some(Line::Cuda(12, None)));
+    assert_eq!(line("nvidia_cublas", "13.0.0.19"), Some(Line::Cuda(13, None)));
+    assert_eq!(line("cupy_cuda12x", "14.2.0"), Some(Line::Cuda(12, None)));
+    assert_eq!(line("cuda_toolkit", "12.1.1"), cuda(12, 1));
+    assert_eq!(line("paddlepaddle_gpu", "2.5.2"), cuda(11, 8));
+    assert_eq!(line("paddlepaddle_gpu", "2.5.2.post112"), cuda(11, 2));
+    assert_eq!(line("paddlepaddle", "2.6.2"), Some(Line::Cpu));
+    assert_eq!(line("tensorflow", "2.15.1"), None);
+    assert_eq!(line("numpy", "1.26.4"), None);
+}
+
+#[test]
+fn what_a_wheel_opens_is_added_and_said() {
+    for problem in [cpu(), gpu((11, 8))] {
+        let solution = paddle_world().solve(&problem.pypi("paddlepaddle-gpu==2.6.2")).unwrap();
+        let chosen = names(&solution);
+        assert!(chosen.contains(&"nvidia-cudnn-cu11==8.9.5.29".to_owned()), "{chosen:?}");
+        assert!(chosen.contains(&"nvidia-cublas-cu11==11.3".to_owned()), "{chosen:?}");
+        assert_eq!(chosen.len(), 10, "{chosen:?}");
+        assert!(solution.notes.contains(
+            &"added nvidia-cudnn-cu11, because paddlepaddle-gpu 2.6.2 opens libcudnn.so without declaring it"
+                .to_owned()
+        ));
+    }
+}
+
+#[test]
+fn an_override_drops_what_would_be_added() {
+    let mut problem = cpu().pypi("paddlepaddle-gpu==2.6.2");
+    let drop = crate::manifest::DependencyOverride::Drop;
+    problem.overrides.insert(super::testing::dist("nvidia-nccl-cu11"), drop);
+    let chosen = paddle_world().chosen(&problem);
+    assert!(!chosen.iter().any(|name| name.contains("nccl")), "{chosen:?}");
+}
+
+#[test]
+fn conda_packages_of_env_toml_serve_what_a_wheel_opens() {
+    let mut world = paddle_world();
+    world.add("cudatoolkit 11.8.0 h0_0", &[]);
+    world.add("cudnn 8.8.0.121 h0_0", &["cudatoolkit 11.*"]);
+    world.add("cudnn 9.3.0.75 h0_0", &["cudatoolkit 11.*"]);
+    world.add("nccl 2.18 h0_0", &[]);
+    let problem =
+        gpu((11, 8)).dep("cudatoolkit").dep("cudnn").dep("nccl").pypi("paddlepaddle-gpu==2.6.2");
+    let chosen = world.chosen(&problem);
+    assert!(chosen.contains(&"cudnn=8.8.0.121".to_owned()), "{chosen:?}");
+    assert!(!chosen.iter().any(|name| name.starts_with("nvidia-")), "{chosen:?}");
+}
+
+#[test]
+fn the_declared_line_decides_between_builds() {
+    let mut world = paddle_world();
+    for version in ["2.5.2", "2.5.2.post112", "2.5.2.post116"] {
+        wheel(&mut world, &format!("paddlepaddle-gpu {version}"), &[]);
+    }
+    let chosen = |problem: Problem| {
+        let all = world.chosen(&problem);
+        all.into_iter().find(|name| name.starts_with("paddle")).unwrap()
+    };
+    // A bound that both fit: the build of the line, not the highest post release.
+    assert_eq!(
+        chosen(gpu((11, 2)).pypi("paddlepaddle-gpu>=2.5,<2.6")),
+        "paddlepaddle-gpu==2.5.2.post112"
+    );
+    assert_eq!(
+        chosen(gpu((11, 7)).pypi("paddlepaddle-gpu>=2.5,<2.6")),
+        "paddlepaddle-gpu==2.5.2.post116"
+    );
+    assert_eq!(chosen(gpu((11, 8)).pypi("paddlepaddle-gpu>=2.5,<2.6")), "paddlepaddle-gpu==2.5.2");
+    // `==2.5.2` means 2.5.2 (PEP 440).
+    assert_eq!(chosen(gpu((11, 2)).pypi("paddlepaddle-gpu==2.5.2")), "paddlepaddle-gpu==2.5.2");
+}
+
+#[test]
+fn a_newer_minor_is_taken_last_and_with_a_warning() {
+    let mut world = World::new();
+    for version in ["2.6.0", "2.8.0", "2.12.0"] {
+        wheel(&mut world, &format!("torch {version}"), &[]);
+    }
+    assert_eq!(world.chosen(&gpu((12, 4)).pypi("torch")), ["torch==2.6.0"]);
+    let solution = world.solve(&gpu((12, 4)).pypi("torch==2.8.0")).unwrap();
+    assert!(solution.warnings[0].contains("torch 2.8.0 (CUDA 12.8)"), "{:?}", solution.warnings);
+    let refused = world.refused(&gpu((12, 4)).pypi("torch==2.12.0"));
+    assert!(refused.contains("torch 2.12.0 is for CUDA 13.0"), "{refused}");
+    assert!(refused.contains("[gpu] cuda = \"12.4\""), "{refused}");
+}
+
+#[test]
+fn builds_for_cpus_come_first_without_gpu_and_never_silently_with_it() {
+    let mut world = World::new();
+    for version in ["2.3.0+cpu", "2.3.0+cu121", "2.3.0+cu118"] {
+        wheel(&mut world, &format!("torch {version}"), &[]);
+    }
+    assert_eq!(world.chosen(&cpu().pypi("torch")), ["torch==2.3.0+cpu"]);
+    assert_eq!(world.chosen(&gpu((12, 1)).pypi("torch")), ["torch==2.3.0+cu121"]);
+    assert_eq!(world.chosen(&gpu((11, 8)).pypi("torch")), ["torch==2.3.0+cu118"]);
+    let solution = world.solve(&gpu((11, 8)).pypi("torch==2.3.0+cpu")).unwrap();
+    assert_eq!(names(&solution), ["torch==2.3.0+cpu"]);
+    assert!(
+        solution.warnings[0].contains("torch 2.3.0+cpu is for CPUs"),
+        "{:?}",
+        solution.warnings
+    );
+    let mut world = World::new();
+    wheel(&mut world, "torch 2.3.0+cpu", &[]);
+    let refused = world.refused(&gpu((12, 1)).pypi("torch"));
+    assert!(refused.contains("is a build for CPUs, and env.toml has [gpu]"), "{refused}");
+}
+
+#[test]
+fn conda_builds_for_cpus_are_not_taken_silently() {
+    let mut world = World::new();
+    world.add("pytorch 2.4.0 cpu_py311_1", &[]);
+    world.add("pytorch 2.3.0 cuda120_py311_0", &["cuda-version >=12.0,<13", "__cuda"]);
+    world.add("cuda-version 12.4 h0_3", &[]).constrains = vec!["__cuda >=12".to_owned()];
+    let conda = |mut problem: Problem| {
+        problem.host_python = None;
+        problem
+    };
+    let on = conda(gpu((12, 4)));
+    assert_eq!(world.chosen(&on.clone().dep("pytorch")), ["cuda-version=12.4", "pytorch=2.3.0"]);
+    assert_eq!(world.chosen(&on.clone().dep("pytorch * cpu*")), ["pytorch=2.4.0"]);
+    assert_eq!(world.chosen(&problem().dep("pytorch")), ["pytorch=2.4.0"]);
+    let refused = world.refused(&on.dep("pytorch 2.4.*"));
+    assert!(refused.contains("only as a build for CPUs"), "{refused}");
+}
+
+#[test]
+fn one_cuda_major_in_an_environment() {
+    let mut world = World::new();
+    wheel(&mut world, "torch 2.1.0+cu121", &["nvidia-cudnn-cu12==8.9.2.26"]);
+    wheel(&mut world, "nvidia-cudnn-cu12 8.9.2.26", &[]);
+    world.add("cudatoolkit 11.8.0 h0_0", &[]);
+    let both = cpu().dep("cudatoolkit 11.8.*").pypi("torch==2.1.0+cu121");
+    let refused = world.refused(&both);
+    assert!(refused.contains("cudatoolkit 11.8.0 is for CUDA 11.8"), "{refused}");
+    assert!(refused.contains("torch 2.1.0+cu121 is for CUDA 12.1"), "{refused}");
+    let mut allowed = both;
+    allowed.gpu = gpu((12, 1)).gpu.map(|gpu| GpuTarget { mixed: true, ..gpu });
+    assert!(world.solve(&allowed).is_ok());
+}
+
+#[test]
+fn one_cudnn_major_in_an_environment() {
+    let mut world = World::new();
+    wheel(&mut world, "a 1", &["nvidia-cudnn-cu12<9"]);
+    wheel(&mut world, "nvidia-cudnn-cu12 8.9.2.26", &[]);
+    world.add("cudnn 9.3.0.75 h0_0", &[]);
+    let refused = world.refused(&cpu().dep("cudnn").pypi("a"));
+    assert!(refused.contains("is cuDNN 8") && refused.contains("is cuDNN 9"), "{refused}");
+}
+
+#[test]
+fn a_driver_too_old_for_the_line() {
+    let mut problem = gpu((12, 4));
+    problem.gpu.as_mut().unwrap().driver = Some("470.82.01".parse().unwrap());
+    let refused = World::new().refused(&problem);
+    assert!(refused.contains("CUDA 12.4 does not run on driver 470.82.01"), "{refused}");
+    assert!(refused.contains("525.60.13") && refused.contains("cuda = \"11.8\""), "{refused}");
+    // Within the major it runs, with less.
+    problem.gpu.as_mut().unwrap().driver = Some("535.104.05".parse().unwrap());
+    let solution = World::new().solve(&problem).unwrap();
+    assert!(solution.warnings[0].contains("550.54.14"), "{:?}", solution.warnings);
+}
+
+#[test]
+fn a_gpu_without_kernels() {
+    let mut world = World::new();
+    wheel(&mut world, "torch 2.5.1", &[]);
+    wheel(&mut world, "torch 2.8.0", &[]);
+    let with = |archs: &[(u16, u16)]| {
+        let mut problem = gpu((12, 8));
+        problem.gpu.as_mut().unwrap().archs = archs.to_vec();
+        problem
+    };
+    let refused = world.refused(&with(&[(12, 0)]).pypi("torch==2.5.1"));
+    assert!(refused.contains("no code for the compute capability 12.0"), "{refused}");
+    assert_eq!(world.chosen(&with(&[(12, 0)]).pypi("torch")), ["torch==2.8.0"]);
+    // Code for 8.6 runs on 8.9; code for 5.0 and 6.0 is gone from 2.8.
+    assert_eq!(world.chosen(&with(&[(8, 9)]).pypi("torch")), ["torch==2.8.0"]);
+    assert_eq!(world.chosen(&with(&[(6, 1)]).pypi("torch")), ["torch==2.5.1"]);
+}
+
+#[test]
+fn builds_of_an_explicit_index() {
+    let mut world = World::new();
+    for version in ["2.3.0+cu118", "2.4.0+cu121"] {
+        let file = format!("torch-{version}-cp311-cp311-linux_x86_64.whl");
+        world.wheel_in(index("torch"), &file, &[]);
+    }
+    let problem = gpu((11, 8)).pypi_from("torch", index("torch"));
+    assert_eq!(world.chosen(&problem), ["torch==2.3.0+cu118"]);
+}
+
+#[test]
+fn elsewhere_nothing_is_added() {
+    let mut world = paddle_world();
+    world.wheel("paddlepaddle_gpu-2.6.2-cp311-cp311-win_amd64.whl", &[]);
+    let mut problem = cpu().pypi("paddlepaddle-gpu==2.6.2");
+    problem.platform = Subdir::Win64;
+    problem.glibc = None;
+    assert_eq!(world.chosen(&problem), ["paddlepaddle-gpu==2.6.2"]);
+}
