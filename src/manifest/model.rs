@@ -10,6 +10,7 @@ use uv_normalize::{ExtraName, PackageName as DistName};
 use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
+use crate::driver::Driver;
 use crate::relpath::RelPath;
 
 /// Byte range in the text of `env.toml`.
@@ -178,7 +179,7 @@ pub struct Gpu {
     /// The CUDA runtime line (`major.minor`).
     pub cuda: (u16, u16),
     /// The oldest driver that must run it; `None`: no bound.
-    pub driver: Option<Version>,
+    pub driver: Option<Driver>,
     /// Compute capabilities that must find kernels, sorted.
     pub archs: Vec<(u16, u16)>,
     /// `allow-mixed-cuda = true`: packages of other CUDA or cuDNN majors may be beside it.

@@ -51,7 +51,7 @@ env.name = ppyolo
 env.platforms = linux-64, linux-aarch64
 gpu.archs = 7.0, 8.0
 gpu.cuda = 11.2
-gpu.driver = 450.80.2
+gpu.driver = 450.80.02
 pypi-dependencies.opencv-python = >=4.5
 pypi-dependencies.ours = @ ./wheels/ours-0.1-py3-none-any.whl
 pypi-dependencies.paddlepaddle-gpu = ==2.5.2.post112 from paddle

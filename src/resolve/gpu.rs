@@ -22,6 +22,7 @@ use uv_normalize::PackageName as DistName;
 use uv_pep440::{LocalVersionSlice, Version, VersionSpecifiers};
 
 use super::problem::{GpuTarget, Problem};
+use crate::driver::Driver;
 
 /// The shipped facts.
 pub(super) static FACTS: LazyLock<GpuFacts> = LazyLock::new(|| {
@@ -146,9 +147,9 @@ pub(super) struct GpuFacts {
     wheels: BTreeMap<DistName, Vec<WheelFacts>>,
     components: Vec<Component>,
     /// CUDA line → the driver it shipped with.
-    toolkits: BTreeMap<(u16, u16), Version>,
+    toolkits: BTreeMap<(u16, u16), Driver>,
     /// CUDA major → the oldest driver that runs it.
-    floors: BTreeMap<u16, Version>,
+    floors: BTreeMap<u16, Driver>,
     /// Distributions whose post releases are CUDA builds.
     post_is_build: BTreeSet<DistName>,
 }
@@ -356,12 +357,12 @@ impl GpuFacts {
     }
 
     /// The oldest driver that runs a CUDA major.
-    pub(super) fn floor(&self, major: u16) -> Option<&Version> {
+    pub(super) fn floor(&self, major: u16) -> Option<&Driver> {
         self.floors.get(&major)
     }
 
     /// The newest CUDA major that a driver runs.
-    pub(super) fn newest_major(&self, driver: &Version) -> Option<u16> {
+    pub(super) fn newest_major(&self, driver: &Driver) -> Option<u16> {
         self.floors.iter().filter(|(_, floor)| *floor <= driver).map(|(major, _)| *major).max()
     }
 
@@ -373,7 +374,7 @@ impl GpuFacts {
     }
 
     /// The driver that a CUDA line came with: all of it works there.
-    pub(super) fn shipped(&self, line: (u16, u16)) -> Option<&Version> {
+    pub(super) fn shipped(&self, line: (u16, u16)) -> Option<&Driver> {
         self.toolkits.get(&line)
     }
 

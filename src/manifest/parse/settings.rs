@@ -14,6 +14,7 @@ use super::super::model::{
 };
 use super::conda::check_channel;
 use super::reader::{Reader, Section};
+use crate::driver::Driver;
 use crate::relpath::RelPath;
 
 /// Platforms whose views gpuenv can build.
@@ -159,13 +160,7 @@ pub(super) fn gpu<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Gpu
     let cuda = text.and_then(|text| major_minor(reader, &text, "a CUDA version", "11.8"));
     let driver = reader.string(&section, "driver").and_then(|text| {
         let hint = Some("write the oldest driver that must run it, such as \"450.80.02\"");
-        let version: Version = reader.parse_as(&text, "a driver version", hint)?;
-        if is_release(&version) && version.release().len() <= 3 {
-            Some(version)
-        } else {
-            let hint = hint.map(str::to_owned);
-            reader.invalid(text.span, "a driver version", text.value, hint, None)
-        }
+        reader.parse_as::<Driver>(&text, "a driver version", hint)
     });
     let mut archs: Vec<(u16, u16)> = reader
         .strings(&section, "archs")
