@@ -58,6 +58,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
         channels: manifest.channel_names(),
         conda,
         wheels,
+        indexes: manifest.pypi_options.indexes.keys().cloned().collect(),
         constraints: manifest.pypi_options.constraints.clone(),
         overrides: manifest.pypi_options.overrides.clone(),
         prereleases: manifest.pypi_options.prereleases,

@@ -142,7 +142,7 @@ impl Walk<'_, '_> {
                 let set = self.engine.pool.resolve_version_set(set);
                 let key = self.conda_requirement("env.toml", name, set)?;
                 if let Some(key) = key {
-                    self.visit(&key).root |= root.named;
+                    self.visit(&key).root |= root.named();
                 }
             }
         }

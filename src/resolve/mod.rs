@@ -46,6 +46,7 @@ pub mod problem;
 pub mod provider;
 mod provides;
 mod reasons;
+mod relax;
 mod solver;
 mod target;
 #[cfg(test)]

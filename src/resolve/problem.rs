@@ -12,7 +12,7 @@ use uv_pep508::MarkerTree;
 
 use super::provider::{WheelFile, WheelOrigin};
 use crate::driver::Driver;
-use crate::manifest::{DependencyOverride, Prereleases, Span};
+use crate::manifest::{DependencyOverride, IndexName, Prereleases, Span};
 
 /// One solve: one platform, one set of root requirements.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct Problem {
     pub conda: Vec<CondaRequirement>,
     /// `[pypi-dependencies]`, and what gpuenv adds.
     pub wheels: Vec<WheelRequirement>,
+    /// The explicit indexes of env.toml; each serves only what names it.
+    pub indexes: Vec<IndexName>,
     /// Bounds that add no package.
     pub constraints: BTreeMap<DistName, VersionSpecifiers>,
     /// What replaces requirements, whoever asks.
