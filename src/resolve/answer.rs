@@ -16,6 +16,7 @@ use uv_pep508::MarkerTree;
 use super::engine::{Engine, pins};
 use super::error::SolveError;
 use super::gpu::{self, FACTS, Line, NeedFrom};
+use super::gpu_builds;
 use super::names::{Candidate, Name, Set};
 use super::problem::{Chosen, ChosenKind, Key, Solution};
 use super::provider::{WheelFile, WheelOrigin};
@@ -319,6 +320,7 @@ impl Walk<'_, '_> {
         let key = Key::Wheel(dist.clone());
         let mut requires = Vec::new();
         let mut edges = Vec::new();
+        let mut declared = BTreeSet::new();
         if let Some(python) = self.conda_key("python") {
             self.visit(&python);
             edges.push(python);
@@ -336,6 +338,7 @@ impl Walk<'_, '_> {
             let Some((name, extras, specifiers)) = overridden else {
                 continue;
             };
+            declared.insert(name.clone());
             let edge = self.dist_requirement(&who, &name, &extras, &specifiers)?;
             if let Some(edge) = edge {
                 self.visit(&edge);
@@ -365,7 +368,9 @@ impl Walk<'_, '_> {
                         continue;
                     };
                     let edge = self.dist_requirement(&who, &name, &extras, &specifiers)?;
-                    if !self.engine.problem.wheels.iter().any(|root| root.name == name) {
+                    // Some declare under an extra what they need in any case.
+                    let asked = self.engine.problem.wheels.iter().any(|root| root.name == name);
+                    if !asked && !declared.contains(&name) {
                         self.notes.insert(note(&who, &name, &need.opens));
                     }
                     (edge, format!("{name}{specifiers}"))
@@ -395,7 +400,11 @@ impl Walk<'_, '_> {
             let (who, line, brings) = match key {
                 Key::Conda(name) => {
                     let Some(record) = self.record_of(name.as_normalized()) else { continue };
-                    (shown(record), gpu::line_of_record(record), gpu::cudnn_of_record(record))
+                    (
+                        shown(record),
+                        gpu_builds::line_of_record(record),
+                        gpu::cudnn_of_record(record),
+                    )
                 }
                 Key::Wheel(dist) => {
                     let Some((_, file, _)) = self.choice.wheels.get(dist) else { continue };

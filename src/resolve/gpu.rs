@@ -538,22 +538,6 @@ fn conda_need(
     }
 }
 
-/// The CUDA major of a conda record, where it is one that stands for a line.
-pub(super) fn line_of_record(record: &RepoDataRecord) -> Option<Line> {
-    let package = &record.package_record;
-    match package.name.as_normalized() {
-        "cuda-version" | "cudatoolkit" | "pytorch-cuda" | "cuda-toolkit" | "cuda-runtime"
-        | "cuda-libraries" => {
-            let version: Version = package.version.to_string().parse().ok()?;
-            let part = |index: usize| {
-                version.release().get(index).and_then(|part| u16::try_from(*part).ok())
-            };
-            Some(Line::Cuda(part(0)?, part(1)))
-        }
-        _ => None,
-    }
-}
-
 /// The cuDNN major of a conda record that brings cuDNN.
 pub(super) fn cudnn_of_record(record: &RepoDataRecord) -> Option<u16> {
     let package = &record.package_record;
@@ -570,22 +554,4 @@ pub(super) fn cudnn_of_wheel(file: &WheelFilename) -> Option<u16> {
         return None;
     }
     file.version.release().first().and_then(|part| u16::try_from(*part).ok())
-}
-
-/// Whether a record is the GPU build of something that also has CPU builds.
-pub(super) fn is_gpu_build(record: &RepoDataRecord) -> bool {
-    let package = &record.package_record;
-    let build = package.build.as_str();
-    build.starts_with("cuda")
-        || build.contains("_cuda")
-        || package.depends.iter().any(|text| {
-            let name = text.split([' ', '=', '<', '>', '!', '[']).next().unwrap_or_default();
-            matches!(name, "cuda-version" | "cudatoolkit" | "pytorch-cuda" | "__cuda")
-        })
-}
-
-/// Whether a record says that it is the CPU build.
-pub(super) fn is_cpu_build(record: &RepoDataRecord) -> bool {
-    let build = record.package_record.build.as_str();
-    !is_gpu_build(record) && (build.starts_with("cpu") || build.contains("_cpu"))
 }

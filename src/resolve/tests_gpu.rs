@@ -159,6 +159,42 @@ fn what_a_wheel_opens_is_added_and_said() {
 }
 
 #[test]
+fn what_an_extra_declares_was_not_added() {
+    let mut world = World::new();
+    let libraries = [
+        "cublas",
+        "cufft",
+        "cusolver",
+        "cusparse",
+        "cuda-nvrtc",
+        "cuda-nvcc",
+        "cuda-runtime",
+        "cuda-cupti",
+        "nvjitlink",
+        "nccl",
+        "nvshmem",
+        "cudnn",
+    ];
+    let mut declared = Vec::new();
+    for name in libraries {
+        wheel(&mut world, &format!("nvidia-{name}-cu12 12.9"), &[]);
+        declared.push(format!("nvidia-{name}-cu12; extra == 'with-cuda'"));
+    }
+    let declared: Vec<&str> = declared.iter().map(String::as_str).collect();
+    for version in ["9.8.0.87", "8.9.7.29"] {
+        wheel(&mut world, &format!("nvidia-cudnn-cu12 {version}"), &[]);
+    }
+    wheel(&mut world, "jax-cuda12-plugin 0.8.2", &declared);
+    let with = world.solve(&gpu((12, 4)).pypi("jax-cuda12-plugin[with-cuda]")).unwrap();
+    assert_eq!(with.notes, Vec::<String>::new());
+    // Without the extra it needs them all the same.
+    let without = world.solve(&gpu((12, 4)).pypi("jax-cuda12-plugin")).unwrap();
+    assert_eq!(names(&with).len(), names(&without).len());
+    assert_eq!(without.notes.len(), libraries.len(), "{:?}", without.notes);
+    assert!(names(&with).contains(&"nvidia-cudnn-cu12==9.8.0.87".to_owned()));
+}
+
+#[test]
 fn an_override_drops_what_would_be_added() {
     let mut problem = cpu().pypi("paddlepaddle-gpu==2.6.2");
     let drop = crate::manifest::DependencyOverride::Drop;
@@ -272,6 +308,25 @@ fn one_cuda_major_in_an_environment() {
     let mut allowed = both;
     allowed.gpu = gpu((12, 1)).gpu.map(|gpu| GpuTarget { mixed: true, ..gpu });
     assert!(world.solve(&allowed).is_ok());
+}
+
+#[test]
+fn the_line_of_a_conda_build_that_depends_on_none() {
+    let mut world = World::new();
+    world.add("faiss-gpu 1.7.4 py3.10_hc0239a3_0_cuda11.4", &[]);
+    world.add("pytorch 2.1.0 cuda118_py311_0", &["cuda-version >=11.2,<12"]);
+    world.add("cuda-version 11.2 h0_3", &[]);
+    world.add("cuda-version 12.4 h0_3", &[]);
+    let conda = |mut problem: Problem| {
+        problem.host_python = None;
+        problem
+    };
+    let refused = world.refused(&conda(gpu((12, 4))).dep("faiss-gpu"));
+    assert!(refused.contains("faiss-gpu 1.7.4 is for CUDA 11.4"), "{refused}");
+    assert!(world.solve(&conda(gpu((11, 8))).dep("faiss-gpu")).is_ok());
+    // What it depends on goes before what it says.
+    let older = world.solve(&conda(gpu((11, 2))).dep("pytorch")).unwrap();
+    assert_eq!(older.warnings, Vec::<String>::new());
 }
 
 #[test]
