@@ -204,7 +204,11 @@ pub struct SystemRequirements {
     pub glibc: (u16, u16),
     /// `linux = "4.18"`: the oldest kernel. Default 4.18.
     pub linux: Version,
-    /// `archspec = "x86_64_v3"`: the `__archspec` virtual package; default: the platform's baseline.
+    /// `macos = "13.0"`: the oldest macOS; `None`: 11.0 on arm64, 10.13 on x86-64, the oldest that
+    /// current conda packages are built for.
+    pub macos: Option<(u16, u16)>,
+    /// `archspec = "x86_64_v3"`: the `__archspec` virtual package of the platforms of its family;
+    /// default: the platform's baseline.
     pub archspec: Option<String>,
 }
 
@@ -213,7 +217,12 @@ pub const DEFAULT_GLIBC: (u16, u16) = (2, 28);
 
 impl Default for SystemRequirements {
     fn default() -> Self {
-        SystemRequirements { glibc: DEFAULT_GLIBC, linux: Version::new([4, 18]), archspec: None }
+        SystemRequirements {
+            glibc: DEFAULT_GLIBC,
+            linux: Version::new([4, 18]),
+            macos: None,
+            archspec: None,
+        }
     }
 }
 

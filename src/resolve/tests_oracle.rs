@@ -132,6 +132,12 @@ fn universe(bytes: &[u8], scale: usize) -> (World, Problem) {
     (world, problem)
 }
 
+/// Whether a record satisfies a dependency by itself.
+fn own(record: &RepoDataRecord, text: &str) -> bool {
+    let (name, spec) = spec(text);
+    record.package_record.name.as_normalized() == name && spec.matches(record)
+}
+
 /// A guess at a solution.
 #[derive(Default, Clone, Debug)]
 struct Guess {
@@ -315,7 +321,9 @@ impl Oracle<'_> {
                     if !known.contains(record) {
                         known.push(record.clone());
                     }
-                    texts.extend(record.package_record.depends.iter().cloned());
+                    // What a record itself satisfies leads nowhere.
+                    let depends = record.package_record.depends.iter();
+                    texts.extend(depends.filter(|text| !own(record, text)).cloned());
                 }
             }
         }
