@@ -41,6 +41,7 @@ mod engine;
 pub mod error;
 mod explain;
 mod gpu;
+mod gpu_advice;
 mod gpu_builds;
 mod names;
 pub mod problem;

@@ -119,6 +119,73 @@ fn what_runs_without_a_gpu_is_not_ruled_out_by_one() {
 }
 
 #[test]
+fn what_will_run_on_cpus_all_the_same_is_said() {
+    let warned = |world: &mut World, problem: Problem| {
+        let warnings = world.solve(&problem).unwrap().warnings;
+        warnings.join("\n")
+    };
+    let libraries = [
+        "cublas",
+        "cufft",
+        "curand",
+        "cusolver",
+        "cusparse",
+        "cuda-nvrtc",
+        "cuda-nvcc",
+        "cuda-runtime",
+        "cuda-cupti",
+        "nvjitlink",
+        "nccl",
+        "cudnn",
+    ];
+    let mut world = World::new();
+    let mut declared = Vec::new();
+    for name in libraries {
+        wheel(&mut world, &format!("nvidia-{name}-cu12 9.3"), &[]);
+        declared.push(format!("nvidia-{name}-cu12; extra == 'and-cuda'"));
+    }
+    let declared: Vec<&str> = declared.iter().map(String::as_str).collect();
+    wheel(&mut world, "tensorflow 2.21.0", &declared);
+    let alone = warned(&mut world, gpu((12, 4)).pypi("tensorflow"));
+    assert_eq!(
+        alone,
+        "tensorflow 2.21.0 will run on CPUs: nothing brings cublas, cufft, cusolver, cusparse and 2 more of CUDA 12, which it opens; ask for tensorflow[and-cuda]"
+    );
+    assert_eq!(warned(&mut world, gpu((12, 5)).pypi("tensorflow[and-cuda]")), "");
+    assert_eq!(warned(&mut world, cpu().pypi("tensorflow")), "");
+    let major = warned(&mut world, gpu((11, 8)).pypi("tensorflow"));
+    assert!(
+        major.contains("it uses GPUs through CUDA 12, and [gpu] says `cuda = \"11.8\"`"),
+        "{major}"
+    );
+    let mut old = gpu((12, 5)).pypi("tensorflow[and-cuda]");
+    old.gpu.as_mut().unwrap().archs = vec![(5, 2)];
+    let old = warned(&mut world, old);
+    assert!(old.contains("on CPUs where the GPU is of compute capability 5.2"), "{old}");
+}
+
+#[test]
+fn one_thing_in_two_builds_is_said() {
+    let mut world = World::new();
+    wheel(&mut world, "onnxruntime 1.19.2", &[]);
+    wheel(&mut world, "rapidocr 1", &["onnxruntime"]);
+    wheel(&mut world, "onnxruntime-gpu 1.0", &[]);
+    let both = world.solve(&cpu().pypi("rapidocr").pypi("onnxruntime-gpu")).unwrap();
+    assert!(
+        both.warnings[0].starts_with(
+            "onnxruntime-gpu 1.0 and onnxruntime 1.19.2 are one package in two builds"
+        ),
+        "{:?}",
+        both.warnings
+    );
+    let one = world.solve(&gpu((12, 4)).pypi("rapidocr")).unwrap();
+    assert_eq!(
+        one.warnings,
+        ["env.toml has [gpu], but onnxruntime 1.19.2 is for CPUs; onnxruntime-gpu is for GPUs"]
+    );
+}
+
+#[test]
 fn libraries_of_the_release_a_wheel_was_built_with_or_newer() {
     let mut world = World::new();
     wheel(&mut world, "onnxruntime-gpu 1.22.0", &[]);
