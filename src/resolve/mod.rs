@@ -41,6 +41,8 @@ mod engine;
 pub mod error;
 mod explain;
 mod gpu;
+mod gpu_advice;
+mod gpu_builds;
 mod names;
 pub mod problem;
 pub mod provider;
