@@ -14,7 +14,8 @@
 //!
 //! # What is preferred
 //!
-//! What the old lock holds, where it still fits; then the newest version, then the file whose tags
+//! What is to be updated, as new as it can be; what the old lock holds, where it still fits, of
+//! wheels the very file; then the newest version, then the file whose tags
 //! fit best, then the higher build tag. Of conda records: those without tracked features, then the
 //! newest version, the highest build number, the newest dependencies, the newest build; channels
 //! are strict. A distribution comes from conda where the conda part of the problem, solved by
@@ -33,7 +34,8 @@
 //!
 //! The way of a solve: `solver` makes the roots, `engine` and its `conda` and `wheels`
 //! parts answer the SAT solver, `answer` walks the choice from the roots on and thereby checks
-//! it, `explain` puts a conflict into words.
+//! it, `explain` puts a conflict into words. `update` solves more than once where what is kept
+//! holds back what is to be updated.
 
 mod answer;
 mod conda;
@@ -41,6 +43,7 @@ mod engine;
 pub mod error;
 mod explain;
 mod gpu;
+mod kept;
 mod names;
 pub mod problem;
 pub mod provider;
@@ -58,10 +61,13 @@ mod tests_explain;
 mod tests_gpu;
 #[cfg(test)]
 mod tests_oracle;
+#[cfg(test)]
+mod tests_update;
+mod update;
 mod wheels;
 mod words;
 
 pub use error::{Explanation, SolveError};
 pub use problem::*;
 pub use provider::*;
-pub use solver::solve;
+pub use update::solve;

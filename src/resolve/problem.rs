@@ -11,6 +11,7 @@ use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
 use super::provider::{WheelFile, WheelOrigin};
+use crate::hash::Sha256;
 use crate::manifest::{DependencyOverride, Prereleases, Span};
 
 /// One solve: one platform, one set of root requirements.
@@ -66,8 +67,21 @@ pub struct GpuTarget {
 pub struct Keep {
     /// conda name → (version, build).
     pub conda: BTreeMap<CondaName, (String, String)>,
-    /// distribution → version.
-    pub wheels: BTreeMap<DistName, Version>,
+    /// distribution → file.
+    pub wheels: BTreeMap<DistName, KeptWheel>,
+    /// What is to be as new as it can be, even if something kept has to move for it.
+    pub newest: BTreeSet<Key>,
+}
+
+/// A wheel file that the old lock holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptWheel {
+    /// Version.
+    pub version: Version,
+    /// File name; empty where it is not known.
+    pub file: String,
+    /// Digest, where it is known.
+    pub sha256: Option<Sha256>,
 }
 
 /// Who asked, for messages.

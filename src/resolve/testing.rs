@@ -18,8 +18,8 @@ use uv_pep508::{Requirement, VersionOrUrl};
 use uv_pypi_types::VerbatimParsedUrl;
 
 use super::{
-    Asker, ChosenKind, CondaRequirement, Keep, Key, Problem, Provider, ProviderError, Solution,
-    Want, WheelFile, WheelListing, WheelMetadata, WheelOrigin, WheelRequirement,
+    Asker, ChosenKind, CondaRequirement, Keep, KeptWheel, Key, Problem, Provider, ProviderError,
+    Solution, Want, WheelFile, WheelListing, WheelMetadata, WheelOrigin, WheelRequirement,
 };
 use crate::manifest::{IndexName, Prereleases};
 
@@ -381,6 +381,13 @@ impl Build for Problem {
         self.constraints.insert(dist(name), specifiers.parse().unwrap());
         self
     }
+}
+
+/// A wheel file of an old lock.
+pub(crate) fn kept(file: &str) -> (DistName, KeptWheel) {
+    let filename = WheelFilename::from_str(file).unwrap();
+    let version = filename.version;
+    (filename.name, KeptWheel { version, file: file.to_owned(), sha256: None })
 }
 
 /// An index of env.toml.

@@ -100,7 +100,7 @@ impl Engine<'_> {
             let version = &file.filename.version;
             let (line, release, build) = FACTS.order(&file.filename, self.problem.gpu.as_ref());
             (
-                keep.is_none_or(|kept| kept != version),
+                keep.map_or(0, |kept| kept.distance(file)),
                 line,
                 Reverse(release),
                 build,
