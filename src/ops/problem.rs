@@ -63,6 +63,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
         prereleases: manifest.pypi_options.prereleases,
         conda_pypi_map: manifest.conda_pypi_map.clone(),
         gpu: gpu(manifest, platform),
+        exclude_newer: manifest.env.exclude_newer.clone(),
         keep,
     }
 }

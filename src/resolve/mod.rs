@@ -29,6 +29,8 @@
 //!
 //! Pre-releases where a specifier names one, or where no final release fits the specifiers
 //! (PEP 440). Yanked files where a requirement pins their version with `==` (PEP 592). A
+//! With `exclude-newer`, nothing that came later: wheels by the upload time that their index tells
+//! (without one they are left out too), conda records by their time stamp (without one they stay). A
 //! distribution that a line of env.toml takes from an index comes from there whoever asks. A URL
 //! in a wheel's metadata is refused unless env.toml names the same.
 //!
@@ -45,6 +47,7 @@ mod explain;
 mod gpu;
 mod kept;
 mod names;
+mod newer;
 pub mod problem;
 pub mod provider;
 mod provides;
@@ -59,6 +62,8 @@ mod tests;
 mod tests_explain;
 #[cfg(test)]
 mod tests_gpu;
+#[cfg(test)]
+mod tests_newer;
 #[cfg(test)]
 mod tests_oracle;
 #[cfg(test)]

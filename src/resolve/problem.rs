@@ -12,7 +12,7 @@ use uv_pep508::MarkerTree;
 
 use super::provider::{WheelFile, WheelOrigin};
 use crate::hash::Sha256;
-use crate::manifest::{DependencyOverride, Prereleases, Span};
+use crate::manifest::{DependencyOverride, ExcludeNewer, Prereleases, Span};
 
 /// One solve: one platform, one set of root requirements.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ pub struct Problem {
     pub conda_pypi_map: BTreeMap<CondaName, Vec<DistName>>,
     /// `[gpu]`; `None`: for CPUs.
     pub gpu: Option<GpuTarget>,
+    /// What is left out as not there yet.
+    pub exclude_newer: ExcludeNewer,
     /// What the old lock holds: kept where it still fits.
     pub keep: Keep,
 }

@@ -21,7 +21,7 @@ use super::{
     Asker, ChosenKind, CondaRequirement, Keep, KeptWheel, Key, Problem, Provider, ProviderError,
     Solution, Want, WheelFile, WheelListing, WheelMetadata, WheelOrigin, WheelRequirement,
 };
-use crate::manifest::{IndexName, Prereleases};
+use crate::manifest::{ExcludeNewer, IndexName, Prereleases};
 
 /// Records by name.
 type Records = BTreeMap<String, Vec<Arc<RepoDataRecord>>>;
@@ -150,6 +150,7 @@ impl World {
             requires_python: None,
             yanked: None,
             upload_time: None,
+            indexed: true,
         }));
         Arc::get_mut(listing.files.last_mut().unwrap()).unwrap()
     }
@@ -314,6 +315,7 @@ pub(crate) fn problem() -> Problem {
         prereleases: Prereleases::default(),
         conda_pypi_map: BTreeMap::new(),
         gpu: None,
+        exclude_newer: ExcludeNewer::default(),
         keep: Keep::default(),
     }
 }
