@@ -90,6 +90,7 @@ impl Provider for Channels {
                     requires_python: None,
                     yanked: None,
                     upload_time: None,
+                    indexed: true,
                 })
             })
             .collect();
@@ -187,6 +188,7 @@ fn problem(channels: &[&str], specs: &[&str], cuda: Option<&str>) -> Problem {
         prereleases: Prereleases::default(),
         conda_pypi_map: BTreeMap::new(),
         gpu: None,
+        exclude_newer: Default::default(),
         keep: Keep::default(),
     }
 }

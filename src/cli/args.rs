@@ -99,6 +99,16 @@ pub enum Command {
     ///   gpuenv lock --check      in CI: does the committed lock fit env.toml?
     #[command(verbatim_doc_comment)]
     Lock(LockArgs),
+    /// Move packages of gpuenv.lock to newer versions, within env.toml
+    ///
+    /// Named packages move to the newest version that fits; whatever has to move with them does,
+    /// and all else stays. Without a name, everything moves.
+    ///
+    ///   gpuenv update                everything
+    ///   gpuenv update torch          torch, and what it needs newer
+    ///   gpuenv update --dry-run      what would change?
+    #[command(verbatim_doc_comment)]
+    Update(UpdateArgs),
     /// Build the environment: lock if needed, download, link, run the post-build check
     ///
     /// Packages go into the store once per machine; the environment is a view of links to them,
@@ -193,6 +203,17 @@ pub struct LockArgs {
     /// Resolve again from nothing instead of keeping what the old lock holds
     #[arg(long, conflicts_with = "check")]
     pub fresh: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXITS)]
+pub struct UpdateArgs {
+    /// Packages to update, from conda or as wheels [default: all]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Say what would change; write nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ use crate::error::{Exit, Result};
 use crate::ops;
 use crate::ops::context::{Context, Options};
 use crate::ops::lock::{Change, Locked};
+use crate::ops::update::Update;
 
 impl Global {
     /// The options that verbs share.
@@ -28,7 +29,8 @@ pub fn lock(global: &Global, ui: &Ui, args: &LockArgs) -> Result<Exit> {
         ui.result("lock", serde_json::json!({"fits": true}))?;
         return Ok(Exit::Done);
     }
-    let locked = ops::lock::lock(&ctx, args.fresh)?;
+    let update = if args.fresh { Update::All } else { Update::Nothing };
+    let locked = ops::lock::lock(&ctx, &update)?;
     summary(ui, &locked, false)?;
     ui.result("lock", serde_json::json!({"written": locked.written, "changes": locked.changes}))?;
     Ok(Exit::Done)

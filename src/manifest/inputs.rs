@@ -32,6 +32,13 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
     if !manifest.env.channels.is_empty() {
         put("env.channels".into(), manifest.channel_names().join(", "));
     }
+    if let Some(moment) = &manifest.env.exclude_newer.all {
+        put("env.exclude-newer".into(), moment.to_string());
+    }
+    for (name, moment) in &manifest.env.exclude_newer.packages {
+        let value = moment.as_ref().map_or("false".into(), ToString::to_string);
+        put(format!("env.exclude-newer-package.{name}"), value);
+    }
     for dependency in &manifest.dependencies {
         put(
             format!("dependencies.{}", dependency.name.as_normalized()),

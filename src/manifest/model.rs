@@ -10,6 +10,7 @@ use uv_normalize::{ExtraName, PackageName as DistName};
 use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
+use super::moment::ExcludeNewer;
 use crate::driver::Driver;
 use crate::relpath::RelPath;
 
@@ -63,6 +64,8 @@ pub struct Env {
     pub platforms: Vec<Platform>,
     /// Channels in strict priority order: a name, a URL or a path, as written.
     pub channels: Vec<Spanned<String>>,
+    /// `exclude-newer` and `exclude-newer-package`: what was not there yet is left out.
+    pub exclude_newer: ExcludeNewer,
 }
 
 /// One line of `[dependencies]`.

@@ -8,6 +8,7 @@ use rattler_conda_types::Subdir as Platform;
 use super::context::Context;
 use super::problem::{keep, keep_pins, problem};
 use super::project::{LOCK, MANIFEST, Project};
+use super::update::Update;
 use crate::error::{Exit, Failure, Report, Result, Snippet};
 use crate::fs::{self, FsError};
 use crate::hash::{Sha256, ShortHash};
@@ -132,9 +133,9 @@ pub fn check(ctx: &Context) -> Result<Lock> {
     if stale.is_empty() { Ok(lock) } else { Err(LockCheckError::Stale(stale).into()) }
 }
 
-/// Resolves unless the lock fits already; `fresh` resolves anyway and keeps nothing.
-pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
-    let (mut locked, old_text) = resolve(ctx, fresh)?;
+/// Resolves unless the lock fits already and nothing is to be updated.
+pub fn lock(ctx: &Context, update: &Update) -> Result<Locked> {
+    let (mut locked, old_text) = resolve(ctx, update)?;
     if locked.written {
         locked.written = ctx.project.write_lock(&locked.lock, old_text.as_deref())?;
     }
@@ -142,10 +143,10 @@ pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
 }
 
 /// What [`lock`] would do, and the text of the lock that there is. Nothing is written.
-pub fn resolve(ctx: &Context, fresh: bool) -> Result<(Locked, Option<String>)> {
+pub fn resolve(ctx: &Context, update: &Update) -> Result<(Locked, Option<String>)> {
     let manifest = ctx.project.manifest()?;
     let inputs = manifest::inputs(&manifest);
-    let (old_lock, old_text, mut pins) = match ctx.project.lock_text()? {
+    let (old_lock, old_text, pins) = match ctx.project.lock_text()? {
         None => (None, None, Vec::new()),
         Some(text) => match lockfile::parse(&text, LOCK) {
             Ok(lock) => (Some(lock), Some(text), Vec::new()),
@@ -161,19 +162,22 @@ pub fn resolve(ctx: &Context, fresh: bool) -> Result<(Locked, Option<String>)> {
         },
     };
     if let (Some(lock), Some(text)) = (&old_lock, &old_text)
-        && !fresh
+        && *update == Update::Nothing
         && stale(&ctx.project, lock, &manifest)?.is_empty()
     {
         let locked =
             Locked { lock: lock.clone(), text: text.clone(), written: false, changes: Vec::new() };
         return Ok((locked, old_text));
     }
-    if fresh {
-        pins.clear();
-    }
-    let keep = |platform| match &old_lock {
-        Some(lock) if !fresh => keep(lock, platform),
-        _ => keep_pins(pins.iter().cloned()),
+    update.check(&manifest, old_lock.is_some() || !pins.is_empty(), || match &old_lock {
+        Some(lock) => lock.packages.iter().map(|p| p.name.clone()).collect(),
+        None => pins.iter().map(|pin| pin.name.clone()).collect(),
+    })?;
+    let keep = |platform| {
+        update.free(match &old_lock {
+            Some(lock) => keep(lock, platform),
+            None => keep_pins(pins.iter().cloned()),
+        })
     };
     let lock = resolve_all(ctx, &manifest, inputs, &keep)?;
     let lock = match &old_lock {

@@ -9,3 +9,4 @@ pub mod project;
 pub mod realize;
 pub mod run;
 pub mod show;
+pub mod update;

@@ -10,7 +10,7 @@ use uv_pep508::MarkerTree;
 use crate::lockfile::{ArtifactKind, Lock, Pin};
 use crate::manifest::{Manifest, WheelRequirementSource};
 use crate::resolve::{
-    Asker, CondaRequirement, GpuTarget, Keep, Problem, WheelOrigin, WheelRequirement,
+    Asker, CondaRequirement, GpuTarget, Keep, KeptWheel, Problem, WheelOrigin, WheelRequirement,
 };
 
 /// The problem for `platform`, with what is kept where it still fits.
@@ -64,6 +64,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
         prereleases: manifest.pypi_options.prereleases,
         conda_pypi_map: manifest.conda_pypi_map.clone(),
         gpu: gpu(manifest, platform),
+        exclude_newer: manifest.env.exclude_newer.clone(),
         keep,
     }
 }
@@ -163,12 +164,7 @@ fn is_of_family(archspec: &str, platform: Platform) -> bool {
 /// What the old lock holds for `platform`.
 pub fn keep(lock: &Lock, platform: Platform) -> Keep {
     let packages = lock.environment(platform).into_iter().flat_map(|e| lock.packages_of(e));
-    keep_pins(packages.map(|p| Pin {
-        kind: p.kind,
-        name: p.name.clone(),
-        version: p.version.clone(),
-        build: p.build.clone(),
-    }))
+    keep_pins(packages.map(Pin::from))
 }
 
 /// Choices of an old lock as preferences of the solver; of a name pinned twice, the later wins.
@@ -183,7 +179,8 @@ pub fn keep_pins(pins: impl IntoIterator<Item = Pin>) -> Keep {
             }
             ArtifactKind::Wheel => {
                 if let (Ok(name), Ok(version)) = (pin.name.parse(), pin.version.parse()) {
-                    keep.wheels.insert(name, version);
+                    let file = pin.file.unwrap_or_default();
+                    keep.wheels.insert(name, KeptWheel { version, file, sha256: pin.sha256 });
                 }
             }
         }

@@ -13,6 +13,7 @@ use super::context::Context;
 use super::generation;
 use super::lock::{self, LockCheckError};
 use super::project::LOCK;
+use super::update::Update;
 use crate::error::{Exit, Failure, Report, Result};
 use crate::hash::{Sha256, ShortHash};
 use crate::lockfile::{
@@ -446,8 +447,8 @@ fn current_lock(
         ctx.progress.event(Event::Note { text: &stale.to_string() });
     }
     let locked = match options.dry_run {
-        true => lock::resolve(ctx, false)?.0,
-        false => lock::lock(ctx, false)?,
+        true => lock::resolve(ctx, &Update::Nothing)?.0,
+        false => lock::lock(ctx, &Update::Nothing)?,
     };
     Ok((locked.lock.clone(), locked.text.clone(), Some(locked)))
 }

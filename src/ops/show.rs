@@ -46,6 +46,19 @@ pub struct UnknownName {
     near: Option<String>,
 }
 
+impl UnknownName {
+    /// For `name`, which is none of `known`.
+    pub(super) fn among<'n>(known: impl IntoIterator<Item = &'n str>, name: &str) -> Self {
+        let near = known
+            .into_iter()
+            .map(|known| (strsim::jaro_winkler(known, name), known))
+            .filter(|(score, _)| *score > 0.8)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, known)| known.to_owned());
+        UnknownName { name: name.to_owned(), near }
+    }
+}
+
 impl Report for UnknownName {
     fn exit(&self) -> Exit {
         Exit::User
@@ -292,12 +305,5 @@ impl fmt::Display for Why {
 }
 
 fn unknown(lock: &Lock, name: &str) -> UnknownName {
-    let near = lock
-        .packages
-        .iter()
-        .map(|p| (strsim::jaro_winkler(&p.name, name), &p.name))
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name.clone());
-    UnknownName { name: name.to_owned(), near }
+    UnknownName::among(lock.packages.iter().map(|p| p.name.as_str()), name)
 }

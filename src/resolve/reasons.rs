@@ -62,8 +62,20 @@ enum Why {
     Glibc((u16, u16)),
     Python(String),
     RequiresPython(String),
+    /// When it came, and the bound.
+    Newer(Option<String>, String),
     CpuBuild,
     Arch((u16, u16), String),
+}
+
+impl Why {
+    /// Whether two versions can be told in one sentence.
+    fn says_the_same(&self, other: &Why) -> bool {
+        match (self, other) {
+            (Why::Newer(Some(_), bound), Why::Newer(Some(_), other)) => bound == other,
+            _ => self == other,
+        }
+    }
 }
 
 impl<'t, 'p> Reasons<'t, 'p> {
@@ -307,6 +319,12 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 }
                 CondaRejection::Channel { wanted } => {
                     format!("{wanted} does not have it; another channel has {version}")
+                }
+                CondaRejection::Newer { came, bound } => {
+                    self.advise(format!(
+                        "move exclude-newer in [env], or exempt it: exclude-newer-package = {{ {text} = false }}"
+                    ));
+                    format!("{version} came {came}, after exclude-newer {bound}")
                 }
                 CondaRejection::CpuBuild => {
                     self.advise(format!(
@@ -553,6 +571,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                     }
                     WheelRejection::Constraint(bound) => Why::Constraint(bound.clone()),
                     WheelRejection::Name(other) => Why::OtherName(other.to_string()),
+                    WheelRejection::Newer(came, bound) => Why::Newer(came.clone(), bound.clone()),
                     WheelRejection::CpuBuild => Why::CpuBuild,
                     WheelRejection::Arch(device, has) => Why::Arch(*device, has.clone()),
                 },
@@ -602,7 +621,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
         let all: Vec<String> = whys.keys().map(ToString::to_string).collect();
         let mut groups: Vec<(&Why, Vec<usize>)> = Vec::new();
         for (index, why) in whys.values().enumerate().rev() {
-            match groups.iter_mut().find(|(known, _)| *known == why) {
+            match groups.iter_mut().find(|(known, _)| known.says_the_same(why)) {
                 Some((_, versions)) => versions.push(index),
                 None => groups.push((why, vec![index])),
             }
@@ -694,6 +713,21 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 format!("{which} {has} no wheel for {platform} (but for {tags})")
             }
             Why::Unreadable(reason) => format!("{which} cannot be read ({reason})"),
+            Why::Newer(came, bound) => {
+                self.advise(format!(
+                    "move exclude-newer in [env], or exempt it: exclude-newer-package = {{ {name} = false }}"
+                ));
+                let was = if many { "were" } else { "was" };
+                match came {
+                    Some(_) if many => format!("{which} were uploaded after exclude-newer {bound}"),
+                    Some(came) => {
+                        format!("{which} was uploaded {came}, after exclude-newer {bound}")
+                    }
+                    None => format!(
+                        "its index does not say when {which} {was} uploaded, and env.toml has exclude-newer {bound}"
+                    ),
+                }
+            }
             Why::CpuBuild => {
                 self.advise(format!(
                     "to take a build of {name} for CPUs all the same, pin it with == in [pypi-dependencies]; or leave out [gpu]"

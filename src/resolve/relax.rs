@@ -16,7 +16,8 @@ use uv_pep440::{Version, VersionSpecifier, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
 use super::error::Explanation;
-use super::gpu::{self, FACTS, Line};
+use super::gpu::{FACTS, Line};
+use super::gpu_builds;
 use super::problem::{Asker, ChosenKind, Problem, Solution, WheelRequirement};
 use super::provider::{Provider, WheelOrigin};
 use super::solver;
@@ -421,7 +422,7 @@ fn dist_version(solution: &Solution, name: &DistName) -> Option<String> {
 fn lines_of(solution: &Solution) -> impl Iterator<Item = (u16, u16)> {
     solution.packages.iter().filter_map(|chosen| {
         let line = match &chosen.what {
-            ChosenKind::Conda(record) => gpu::line_of_record(record),
+            ChosenKind::Conda(record) => gpu_builds::line_of_record(record),
             ChosenKind::Wheel { file, .. } => FACTS.line(&file.filename),
         };
         match line {

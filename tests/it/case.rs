@@ -549,6 +549,10 @@ impl CondaSpec {
             let record = built.record.as_object_mut().expect("a record is an object");
             match value.as_str() {
                 "" => drop(record.remove(key)),
+                number if key == "timestamp" => {
+                    let number: u64 = number.parse().expect("milliseconds");
+                    drop(record.insert(key.clone(), number.into()));
+                }
                 text => drop(record.insert(key.clone(), text.into())),
             }
         }

@@ -1,6 +1,7 @@
 //! Reading `env.toml`.
 
 mod conda;
+mod newer;
 mod reader;
 mod settings;
 mod wheels;

@@ -13,6 +13,7 @@ use super::super::model::{
     Activation, Env, Framework, Gpu, Host, Spanned, SystemRequirements, Verify, ViewOptions,
 };
 use super::conda::check_channel;
+use super::newer;
 use super::reader::{Reader, Section};
 use crate::driver::Driver;
 use crate::relpath::RelPath;
@@ -38,8 +39,16 @@ pub(super) fn env<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Env
         return None;
     }
     let section = reader.section(root, "env")?;
-    reader.only(&section, &["name", "platforms", "channels"]);
-    let mut env = Env { name: String::new(), platforms: Vec::new(), channels: Vec::new() };
+    reader.only(
+        &section,
+        &["name", "platforms", "channels", "exclude-newer", "exclude-newer-package"],
+    );
+    let mut env = Env {
+        name: String::new(),
+        platforms: Vec::new(),
+        channels: Vec::new(),
+        exclude_newer: newer::exclude_newer(reader, &section),
+    };
     if !section.table.contains_key("name") {
         let hint = "write `name = \"my-env\"`";
         let kind = FaultKind::Missing { key: "name", table: section.name(), hint };
