@@ -8,6 +8,7 @@ mod inputs;
 mod location;
 pub mod model;
 mod parse;
+mod variants;
 
 pub use error::{Cause, Fault, FaultKind, ManifestError};
 pub(crate) use error::{line_column, list};
@@ -16,6 +17,7 @@ pub use location::{LockLocation, Place, has_credentials, lock_location, mask_cre
 pub use model::*;
 pub(crate) use parse::is_env_name;
 pub use parse::parse;
+pub use variants::{BadVariantName, Closure, DEFAULT_VARIANT, Variant, VariantGpu, VariantName};
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use uv_normalize::{ExtraName, PackageName as DistName};
 use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
+use super::variants::{Variant, VariantName};
 use crate::relpath::RelPath;
 
 /// Byte range in the text of `env.toml`.
@@ -51,6 +52,8 @@ pub struct Manifest {
     pub view: ViewOptions,
     /// `[verify]`.
     pub verify: Verify,
+    /// `[variants]`; empty in a view of one ([`Manifest::closures`]).
+    pub variants: BTreeMap<VariantName, Variant>,
 }
 
 /// `[env]`.
@@ -88,6 +91,8 @@ pub struct WheelDependency {
     pub marker: MarkerTree,
     /// The whole line.
     pub span: Span,
+    /// Its number among all lines of this kind in env.toml, those of variants too, from 0.
+    pub number: usize,
 }
 
 /// Where a wheel requirement is looked for.

@@ -9,3 +9,5 @@ pub mod project;
 pub mod realize;
 pub mod run;
 pub mod show;
+mod solve;
+pub mod variant;
