@@ -8,7 +8,7 @@ use uv_pep440::VersionSpecifiers;
 use uv_pep508::MarkerTree;
 
 use crate::lockfile::{ArtifactKind, Lock, Pin};
-use crate::manifest::{Manifest, WheelRequirementSource};
+use crate::manifest::{Closure, Manifest, WheelRequirementSource};
 use crate::resolve::{
     Asker, CondaRequirement, GpuTarget, Keep, KeptWheel, Problem, WheelOrigin, WheelRequirement,
 };
@@ -26,8 +26,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
     let mut wheels: Vec<WheelRequirement> = manifest
         .pypi_dependencies
         .iter()
-        .enumerate()
-        .map(|(at, d)| {
+        .map(|d| {
             let (specifiers, origin) = match &d.source {
                 WheelRequirementSource::Index { specifiers, index: None } => {
                     (specifiers.clone(), WheelOrigin::Default)
@@ -36,7 +35,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
                     (specifiers.clone(), WheelOrigin::Index(name.clone()))
                 }
                 WheelRequirementSource::Url { .. } | WheelRequirementSource::Path(_) => {
-                    (VersionSpecifiers::empty(), WheelOrigin::Direct(at))
+                    (VersionSpecifiers::empty(), WheelOrigin::Direct(d.number))
                 }
             };
             WheelRequirement {
@@ -161,10 +160,11 @@ fn is_of_family(archspec: &str, platform: Platform) -> bool {
     family.is_none_or(|(_, platforms)| platforms.contains(&platform))
 }
 
-/// What the old lock holds for `platform`.
-pub fn keep(lock: &Lock, platform: Platform) -> Keep {
-    let packages = lock.environment(platform).into_iter().flat_map(|e| lock.packages_of(e));
-    keep_pins(packages.map(Pin::from))
+/// What the old lock holds for `closure`; where it has no such variant, what it holds for none.
+pub fn keep(lock: &Lock, closure: &Closure) -> Keep {
+    let base = Closure { variant: None, ..closure.clone() };
+    let environment = lock.environment(closure).or_else(|| lock.environment(&base));
+    keep_pins(environment.into_iter().flat_map(|e| lock.packages_of(e)).map(Pin::from))
 }
 
 /// Choices of an old lock as preferences of the solver; of a name pinned twice, the later wins.
