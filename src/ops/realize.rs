@@ -21,7 +21,7 @@ use crate::lockfile::{
     ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, SourceKind, Verification,
 };
 use crate::machine;
-use crate::manifest::{Framework, Manifest};
+use crate::manifest::{Closure, Framework, Manifest};
 use crate::package::UnpackPolicy;
 use crate::progress::{Event, Progress};
 use crate::relpath::{RelPath, RelPathError};
@@ -183,6 +183,11 @@ pub struct Ready {
 /// First half of the verb: locks if needed. What it did stands whatever becomes of the rest.
 pub fn ready(ctx: &Context, options: &RealizeOptions) -> Result<Ready> {
     let manifest = ctx.project.manifest()?;
+    // A misspelled name is not worth a solve.
+    if let Some(name) = variant::given(options.variant.as_deref()) {
+        let closures: Vec<Closure> = manifest.closures().into_iter().map(|(c, _)| c).collect();
+        variant::require(&closures, Some(current_platform()?), name)?;
+    }
     let hook = hook(ctx, &manifest, options)?;
     let (lock, text, locked) = current_lock(ctx, &manifest, options)?;
     Ok(Ready { locked, manifest, lock, text, hook })
