@@ -34,6 +34,7 @@
 //! | `$STORE/packages`, `$STORE/envs`, `$STORE/roots` | [`store`], [`view`] | `store-layout/README.md` |
 //! | `.gpuenv/` | [`ops`] | `store-layout/README.md` |
 
+pub mod driver;
 pub mod error;
 pub mod hash;
 pub mod progress;

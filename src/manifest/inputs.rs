@@ -114,6 +114,9 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
     if system.linux != default.linux {
         put("system-requirements.linux".into(), system.linux.to_string());
     }
+    if let Some((major, minor)) = system.macos {
+        put("system-requirements.macos".into(), format!("{major}.{minor}"));
+    }
     if let Some(archspec) = &system.archspec {
         put("system-requirements.archspec".into(), archspec.clone());
     }

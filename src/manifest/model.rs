@@ -11,6 +11,7 @@ use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
 use super::moment::ExcludeNewer;
+use crate::driver::Driver;
 use crate::relpath::RelPath;
 
 /// Byte range in the text of `env.toml`.
@@ -181,7 +182,7 @@ pub struct Gpu {
     /// The CUDA runtime line (`major.minor`).
     pub cuda: (u16, u16),
     /// The oldest driver that must run it; `None`: no bound.
-    pub driver: Option<Version>,
+    pub driver: Option<Driver>,
     /// Compute capabilities that must find kernels, sorted.
     pub archs: Vec<(u16, u16)>,
     /// `allow-mixed-cuda = true`: packages of other CUDA or cuDNN majors may be beside it.
@@ -206,7 +207,11 @@ pub struct SystemRequirements {
     pub glibc: (u16, u16),
     /// `linux = "4.18"`: the oldest kernel. Default 4.18.
     pub linux: Version,
-    /// `archspec = "x86_64_v3"`: the `__archspec` virtual package; default: the platform's baseline.
+    /// `macos = "13.0"`: the oldest macOS; `None`: 11.0 on arm64, 10.13 on x86-64, the oldest that
+    /// current conda packages are built for.
+    pub macos: Option<(u16, u16)>,
+    /// `archspec = "x86_64_v3"`: the `__archspec` virtual package of the platforms of its family;
+    /// default: the platform's baseline.
     pub archspec: Option<String>,
 }
 
@@ -215,7 +220,12 @@ pub const DEFAULT_GLIBC: (u16, u16) = (2, 28);
 
 impl Default for SystemRequirements {
     fn default() -> Self {
-        SystemRequirements { glibc: DEFAULT_GLIBC, linux: Version::new([4, 18]), archspec: None }
+        SystemRequirements {
+            glibc: DEFAULT_GLIBC,
+            linux: Version::new([4, 18]),
+            macos: None,
+            archspec: None,
+        }
     }
 }
 

@@ -51,7 +51,7 @@ env.name = ppyolo
 env.platforms = linux-64, linux-aarch64
 gpu.archs = 7.0, 8.0
 gpu.cuda = 11.2
-gpu.driver = 450.80.2
+gpu.driver = 450.80.02
 pypi-dependencies.opencv-python = >=4.5
 pypi-dependencies.ours = @ ./wheels/ours-0.1-py3-none-any.whl
 pypi-dependencies.paddlepaddle-gpu = ==2.5.2.post112 from paddle
@@ -68,6 +68,7 @@ pypi-options.prereleases = allow
 system-requirements.archspec = x86_64_v3
 system-requirements.libc = 2.31
 system-requirements.linux = 5.4
+system-requirements.macos = 12.3
 view.allow-duplicate-sonames.libgomp.so.1 = true
 view.allow-external-links.cudatoolkit-dev = true
 view.skip-link-scripts.cudatoolkit-dev = true
@@ -113,10 +114,10 @@ fn every_fault_has_its_place() {
             "\"linux64\"",
         ),
         (
-            "[env]\nname = \"t\"\nplatforms = [\"win-64\"]\n",
-            "platform `win-64` is not supported",
-            "linux-64",
-            "\"win-64\"",
+            "[env]\nname = \"t\"\nplatforms = [\"win-32\"]\n",
+            "platform `win-32` is not supported",
+            "win-64",
+            "\"win-32\"",
         ),
         (
             "[env]\nname = \"t\"\nplatforms = [\"linux-64\"]\nchannels = [\"a b\"]\n",

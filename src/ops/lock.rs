@@ -200,6 +200,9 @@ fn resolve_all(
     let mut lock = Lock { inputs, ..Lock::default() };
     let mut packages: BTreeMap<PackageId, LockedPackage> = BTreeMap::new();
     let mut used: BTreeSet<Source> = BTreeSet::new();
+    if let Some(text) = without_cuda(manifest) {
+        ctx.progress.event(Event::Note { text: &text });
+    }
     for &platform in &manifest.env.platforms {
         ctx.progress.event(Event::Phase { name: "resolving", items: None, bytes: None });
         let universe = sources.universe(manifest, platform)?;
@@ -245,6 +248,16 @@ fn resolve_all(
     lock.sort();
     lock.set_env_ids();
     Ok(lock)
+}
+
+/// A sentence where `[gpu]` cannot hold everywhere.
+fn without_cuda(manifest: &Manifest) -> Option<String> {
+    manifest.gpu.as_ref()?;
+    let macs: Vec<&str> =
+        manifest.env.platforms.iter().filter(|p| p.is_osx()).map(|p| p.as_str()).collect();
+    (!macs.is_empty()).then(|| {
+        format!("there is no CUDA on macOS: [gpu] does not count for {}", macs.join(" and "))
+    })
 }
 
 fn virtual_package_strings(problem: &resolve::Problem) -> Vec<String> {

@@ -118,10 +118,11 @@ pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericV
         Platform::OsxArm64 => Some("m1"),
         _ => None,
     };
-    if let Some(arch) = manifest.system.archspec.as_deref().or(arch) {
+    let declared = manifest.system.archspec.as_deref();
+    if let Some(arch) = declared.filter(|name| is_of_family(name, platform)).or(arch) {
         add("__archspec", "1", arch);
     }
-    if let Some(gpu) = &manifest.gpu {
+    if let Some(gpu) = gpu(manifest, platform) {
         add("__cuda", &format!("{}.{}", gpu.cuda.0, gpu.cuda.1), "0");
     }
     if platform.is_linux() {
@@ -130,7 +131,9 @@ pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericV
     }
     if platform.is_osx() {
         // The oldest macOS that current conda-forge builds for, as conda assumes across platforms.
-        add("__osx", if platform == Platform::OsxArm64 { "11.0" } else { "10.13" }, "0");
+        let oldest = if platform == Platform::OsxArm64 { (11, 0) } else { (10, 13) };
+        let (major, minor) = manifest.system.macos.unwrap_or(oldest);
+        add("__osx", &format!("{major}.{minor}"), "0");
     }
     if platform.is_unix() {
         add("__unix", "0", "0");
@@ -139,6 +142,22 @@ pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericV
         add("__win", "0", "0");
     }
     out
+}
+
+/// Whether a microarchitecture can be one of `platform`: one `archspec` serves an env.toml whose
+/// platforms are of several families. A name of no known family is taken everywhere.
+fn is_of_family(archspec: &str, platform: Platform) -> bool {
+    use Platform::{Linux64, LinuxAarch64, LinuxPpc64le, Osx64, OsxArm64, Win64};
+    let families: [(&[&str], &[Platform]); 3] = [
+        (&["x86_64"], &[Linux64, Osx64, Win64]),
+        (
+            &["aarch64", "armv8", "armv9", "neoverse", "m1", "m2", "m3", "m4"],
+            &[LinuxAarch64, OsxArm64],
+        ),
+        (&["ppc64le", "power"], &[LinuxPpc64le]),
+    ];
+    let family = families.iter().find(|(names, _)| names.iter().any(|n| archspec.starts_with(n)));
+    family.is_none_or(|(_, platforms)| platforms.contains(&platform))
 }
 
 /// What the old lock holds for `platform`.
@@ -166,4 +185,50 @@ pub fn keep_pins(pins: impl IntoIterator<Item = Pin>) -> Keep {
         }
     }
     keep
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn declared(more: &str, platform: Platform) -> String {
+        let text = format!("[env]\nname = \"t\"\nplatforms = [\"linux-64\"]\n{more}");
+        let manifest = crate::manifest::parse(&text, "env.toml").unwrap();
+        let mut out: Vec<String> = virtual_packages(&manifest, platform)
+            .iter()
+            .map(|v| format!("{}={}={}", v.name.as_normalized(), v.version, v.build_string))
+            .collect();
+        out.sort();
+        out.join(" ")
+    }
+
+    #[test]
+    fn each_platform_has_its_own_virtual_packages() {
+        let gpu = "[gpu]\ncuda = \"12.4\"\n[system-requirements]\n";
+        let all = format!("{gpu}libc = \"2.31\"\nmacos = \"13.3\"\narchspec = \"x86_64_v3\"\n");
+        for (more, platform, expected) in [
+            (
+                gpu,
+                Platform::Linux64,
+                "__archspec=1=x86_64 __cuda=12.4=0 __glibc=2.28=0 __linux=4.18=0 __unix=0=0",
+            ),
+            (
+                &all,
+                Platform::Linux64,
+                "__archspec=1=x86_64_v3 __cuda=12.4=0 __glibc=2.31=0 __linux=4.18=0 __unix=0=0",
+            ),
+            (
+                &all,
+                Platform::LinuxAarch64,
+                "__archspec=1=aarch64 __cuda=12.4=0 __glibc=2.31=0 __linux=4.18=0 __unix=0=0",
+            ),
+            (gpu, Platform::OsxArm64, "__archspec=1=m1 __osx=11.0=0 __unix=0=0"),
+            (&all, Platform::OsxArm64, "__archspec=1=m1 __osx=13.3=0 __unix=0=0"),
+            (gpu, Platform::Osx64, "__archspec=1=x86_64 __osx=10.13=0 __unix=0=0"),
+            (&all, Platform::Osx64, "__archspec=1=x86_64_v3 __osx=13.3=0 __unix=0=0"),
+            (&all, Platform::Win64, "__archspec=1=x86_64_v3 __cuda=12.4=0 __win=0=0"),
+        ] {
+            assert_eq!(declared(more, platform), expected, "{platform}");
+        }
+    }
 }

@@ -511,6 +511,10 @@ impl<'p> Engine<'p> {
             vec![self.set(Name::Dist(name.clone()), Set::Specifiers(specifiers.clone()))];
         for extra in extras {
             let name = Name::Extra(name.clone(), extra.clone());
+            // The solver must know that with and without exclude each other before it chooses one:
+            // what it learns of that later, it forgets on the way back (resolvo 0.12), and with it
+            // what is required under this extra.
+            sets.push(self.set(name.clone(), Set::Any));
             let set = self.set(name, Set::Extra(true));
             self.wanted_extras.borrow_mut().insert(self.pool.resolve_version_set_package_name(set));
             sets.push(set);

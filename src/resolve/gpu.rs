@@ -1,7 +1,7 @@
 //! The GPU as part of the problem: which CUDA line a package is of, which build is preferred, which
 //! cannot run on the GPUs declared, and what a wheel needs without saying so.
 //!
-//! The rules, with their sources in `gpu.toml`:
+//! The rules, with their sources in `gpu.toml` (packages) and `cuda.toml` (CUDA itself):
 //!
 //! - A process holds one CUDA major: its libraries are found by names that (in part) do not differ
 //!   between majors. Within a major, a newer minor runs on an older driver (minor-version
@@ -22,11 +22,13 @@ use uv_normalize::PackageName as DistName;
 use uv_pep440::{LocalVersionSlice, Version, VersionSpecifiers};
 
 use super::problem::{GpuTarget, Problem};
+use crate::driver::Driver;
 
 /// The shipped facts.
 pub(super) static FACTS: LazyLock<GpuFacts> = LazyLock::new(|| {
     // Part of the program: a test reads every entry.
-    GpuFacts::parse(include_str!("gpu.toml")).unwrap_or_default()
+    GpuFacts::parse(concat!(include_str!("cuda.toml"), "\n", include_str!("gpu.toml")))
+        .unwrap_or_default()
 });
 
 /// What a build is for.
@@ -123,6 +125,8 @@ pub(super) struct WheelFacts {
     versions: VersionSpecifiers,
     build: Build,
     line: Option<Line>,
+    /// It runs without a GPU as well.
+    optional: bool,
     cudnn: Option<(u64, u64)>,
     needs: Vec<String>,
     opens: Vec<String>,
@@ -140,15 +144,15 @@ struct Component {
     releases: BTreeMap<(u16, u16), Version>,
 }
 
-/// `gpu.toml`.
+/// `gpu.toml` and `cuda.toml`.
 #[derive(Debug, Default)]
 pub(super) struct GpuFacts {
     wheels: BTreeMap<DistName, Vec<WheelFacts>>,
     components: Vec<Component>,
     /// CUDA line → the driver it shipped with.
-    toolkits: BTreeMap<(u16, u16), Version>,
+    toolkits: BTreeMap<(u16, u16), Driver>,
     /// CUDA major → the oldest driver that runs it.
-    floors: BTreeMap<u16, Version>,
+    floors: BTreeMap<u16, Driver>,
     /// Distributions whose post releases are CUDA builds.
     post_is_build: BTreeSet<DistName>,
 }
@@ -213,9 +217,8 @@ impl GpuFacts {
             let wheel = WheelFacts {
                 versions: text("versions").unwrap_or("").parse().ok()?,
                 build,
+                optional,
                 line: match text("cuda") {
-                    // What runs without a GPU as well is of no line.
-                    _ if optional => None,
                     None => None,
                     Some("none") => Some(Line::Cpu),
                     Some(text) => match line(text) {
@@ -230,7 +233,7 @@ impl GpuFacts {
                         Some((major.parse().ok()?, minor.parse().ok()?))
                     }
                 },
-                needs: if optional { Vec::new() } else { strings(row, "needs")? },
+                needs: strings(row, "needs")?,
                 opens: strings(row, "opens")?,
                 sass: archs("sass")?,
                 ptx: archs("ptx")?,
@@ -264,6 +267,23 @@ impl GpuFacts {
         Some(facts)
     }
 
+    /// What rows refer to and is not there.
+    #[cfg(test)]
+    pub(super) fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (name, rows) in &self.wheels {
+            for row in rows {
+                let Some(Line::Cuda(major, _)) = row.line else { continue };
+                for need in &row.needs {
+                    if !self.components.iter().any(|own| own.name == *need && own.cuda == major) {
+                        faults.push(format!("{name}{}: no {need} for CUDA {major}", row.versions));
+                    }
+                }
+            }
+        }
+        faults
+    }
+
     /// The row for a wheel: the first that fits.
     pub(super) fn wheel(&self, file: &WheelFilename) -> Option<&WheelFacts> {
         let rows = self.wheels.get(&file.name)?;
@@ -273,6 +293,7 @@ impl GpuFacts {
         let base = if post.is_some() { base(&public) } else { public };
         rows.iter().find(|row| {
             row.versions.contains(&base)
+                && (row.line == Some(Line::Cpu) || is_linux_x86_64(file))
                 && match &row.build {
                     Build::Any => true,
                     Build::Plain => locals.is_empty() && post.is_none(),
@@ -287,7 +308,8 @@ impl GpuFacts {
         if let Some(row) = self.wheel(file)
             && row.line.is_some()
         {
-            return row.line;
+            // What runs without a GPU as well is of no line.
+            return row.line.filter(|_| !row.optional);
         }
         let locals = locals(&file.version);
         if let Some(line) = locals.iter().find_map(|local| line_of_tag(local)) {
@@ -313,7 +335,7 @@ impl GpuFacts {
         let Some(Line::Cuda(major, minor)) = row.line else {
             return Vec::new();
         };
-        if !problem.platform.is_linux() {
+        if row.optional || !problem.platform.is_linux() {
             return Vec::new();
         }
         let mut needs = Vec::new();
@@ -324,11 +346,14 @@ impl GpuFacts {
                 }
                 _ => None,
             };
-            let stem = name.trim_start_matches("cuda-");
+            let stem = match name.trim_start_matches("cuda-") {
+                "runtime" => "libcudart".to_owned(),
+                stem => format!("lib{stem}"),
+            };
             let opens = row
                 .opens
                 .iter()
-                .filter(|soname| soname.starts_with(&format!("lib{stem}")))
+                .filter(|soname| soname.to_ascii_lowercase().starts_with(&stem))
                 .cloned()
                 .collect();
             if let Some(conda) = conda_need(problem, name, major, minor, bound.as_deref()) {
@@ -356,12 +381,12 @@ impl GpuFacts {
     }
 
     /// The oldest driver that runs a CUDA major.
-    pub(super) fn floor(&self, major: u16) -> Option<&Version> {
+    pub(super) fn floor(&self, major: u16) -> Option<&Driver> {
         self.floors.get(&major)
     }
 
     /// The newest CUDA major that a driver runs.
-    pub(super) fn newest_major(&self, driver: &Version) -> Option<u16> {
+    pub(super) fn newest_major(&self, driver: &Driver) -> Option<u16> {
         self.floors.iter().filter(|(_, floor)| *floor <= driver).map(|(major, _)| *major).max()
     }
 
@@ -373,7 +398,7 @@ impl GpuFacts {
     }
 
     /// The driver that a CUDA line came with: all of it works there.
-    pub(super) fn shipped(&self, line: (u16, u16)) -> Option<&Version> {
+    pub(super) fn shipped(&self, line: (u16, u16)) -> Option<&Driver> {
         self.toolkits.get(&line)
     }
 
@@ -416,7 +441,7 @@ impl GpuFacts {
 impl WheelFacts {
     /// The first declared GPU that the wheel has no code for.
     pub(super) fn uncovered(&self, target: &GpuTarget) -> Option<(u16, u16)> {
-        if self.sass.is_empty() && self.ptx.is_empty() {
+        if self.optional || (self.sass.is_empty() && self.ptx.is_empty()) {
             return None;
         }
         target.archs.iter().copied().find(|device| {
@@ -460,6 +485,15 @@ fn locals(version: &Version) -> Vec<String> {
     }
 }
 
+/// Whether it is for Linux on x86-64: the wheels that rows with a CUDA line were read from. Those of
+/// the same version for other platforms may be for another line, or for CPUs.
+fn is_linux_x86_64(file: &WheelFilename) -> bool {
+    file.platform_tags().iter().any(|tag| {
+        let tag = tag.to_string();
+        tag.contains("linux") && tag.ends_with("_x86_64")
+    })
+}
+
 /// Without post release.
 fn base(version: &Version) -> Version {
     version.clone().with_post(None)
@@ -484,7 +518,9 @@ fn conda_need(
             .into_iter()
             .find(|name| named(name))
             .map(|name| format!("{name} {}", bound.unwrap_or("*"))),
+        // Not part of the toolkit: its metapackages do not bring them.
         "nccl" => named("nccl").then(|| "nccl *".to_owned()),
+        "nvshmem" => None,
         _ if major == 11 => named("cudatoolkit")
             .then(|| format!("cudatoolkit >={major}.{},<{}", minor.unwrap_or(0), major + 1)),
         _ => {

@@ -11,6 +11,7 @@ use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
 use super::provider::{WheelFile, WheelOrigin};
+use crate::driver::Driver;
 use crate::hash::Sha256;
 use crate::manifest::{DependencyOverride, ExcludeNewer, Prereleases, Span};
 
@@ -55,7 +56,7 @@ pub struct GpuTarget {
     /// The CUDA runtime line.
     pub cuda: (u16, u16),
     /// The oldest driver that must run it; `None`: no bound.
-    pub driver: Option<Version>,
+    pub driver: Option<Driver>,
     /// Compute capabilities that must find kernels.
     pub archs: Vec<(u16, u16)>,
     /// Whether packages of other CUDA majors may be beside it.

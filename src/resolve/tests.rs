@@ -220,8 +220,9 @@ fn local_versions() {
     world.pure("torch 2.3.0+cpu", &[]);
     world.pure("torch 2.4.0", &[]);
     let host = || problem().host("3.11");
-    assert_eq!(world.chosen(&host().pypi("torch==2.3.0")), ["torch==2.3.0+cu121"]);
-    assert_eq!(world.chosen(&host().pypi("torch==2.3.0+cpu")), ["torch==2.3.0+cpu"]);
+    // A public version takes all of its local ones; without [gpu] a build for CPUs comes first.
+    assert_eq!(world.chosen(&host().pypi("torch==2.3.0")), ["torch==2.3.0+cpu"]);
+    assert_eq!(world.chosen(&host().pypi("torch==2.3.0+cu121")), ["torch==2.3.0+cu121"]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn paddle_world() -> World {
     world.pure("numpy 1.26.4", &[]);
     for major in ["11", "12"] {
         for name in ["cublas", "cufft", "curand", "cusolver", "cusparse", "cuda-nvrtc", "nccl"] {
-            wheel(&mut world, &format!("nvidia-{name}-cu{major} {major}.3"), &[]);
+            wheel(&mut world, &format!("nvidia-{name}-cu{major} {major}.12"), &[]);
         }
         for version in ["8.5.0.96", "8.9.5.29", "9.1.0.70"] {
             wheel(&mut world, &format!("nvidia-cudnn-cu{major} {version}"), &[]);
@@ -53,6 +53,7 @@ fn the_shipped_facts_can_be_read() {
     assert!(
         FACTS.wheel(&"torch-2.5.1-cp311-cp311-manylinux1_x86_64.whl".parse().unwrap()).is_some()
     );
+    assert_eq!(FACTS.faults(), Vec::<String>::new());
 }
 
 #[test]
@@ -74,8 +75,72 @@ fn lines_of_wheels() {
     assert_eq!(line("paddlepaddle_gpu", "2.5.2"), cuda(11, 8));
     assert_eq!(line("paddlepaddle_gpu", "2.5.2.post112"), cuda(11, 2));
     assert_eq!(line("paddlepaddle", "2.6.2"), Some(Line::Cpu));
+    assert_eq!(line("paddlepaddle_gpu", "2.5.0"), cuda(11, 2));
+    assert_eq!(line("paddlepaddle_gpu", "2.5.0.post120"), cuda(12, 0));
     assert_eq!(line("tensorflow", "2.15.1"), None);
+    assert_eq!(line("tensorflow_cpu", "2.15.1"), Some(Line::Cpu));
+    assert_eq!(line("torchvision", "0.15.2"), cuda(11, 7));
+    assert_eq!(line("torchvision", "0.15.2+cpu"), Some(Line::Cpu));
+    assert_eq!(line("torchaudio", "2.11.1"), cuda(13, 2));
+    assert_eq!(line("xformers", "0.0.33"), cuda(13, 0));
+    assert_eq!(line("xformers", "0.0.33.post1"), cuda(12, 8));
+    assert_eq!(line("onnxruntime_gpu", "1.18.1"), Some(Line::Cuda(11, None)));
+    assert_eq!(line("onnxruntime_gpu", "1.22.0"), cuda(12, 2));
+    assert_eq!(line("onnxruntime", "1.22.0"), Some(Line::Cpu));
+    assert_eq!(line("jax_cuda12_plugin", "0.6.2"), Some(Line::Cuda(12, None)));
+    assert_eq!(line("jax_cuda12_pjrt", "0.6.2"), Some(Line::Cuda(12, None)));
+    assert_eq!(line("jaxlib", "0.6.2"), None);
+    assert_eq!(line("nvidia_nvvm", "13.0.48"), Some(Line::Cuda(13, None)));
     assert_eq!(line("numpy", "1.26.4"), None);
+}
+
+#[test]
+fn rows_are_of_wheels_for_linux_on_x86_64() {
+    let line = |file: &str| FACTS.line(&file.parse().unwrap());
+    assert_eq!(line("torch-2.8.0-cp311-none-macosx_11_0_arm64.whl"), None);
+    assert_eq!(line("torch-2.8.0-cp311-cp311-win_amd64.whl"), None);
+    assert_eq!(line("torch-2.8.0-cp311-cp311-manylinux_2_28_aarch64.whl"), None);
+    assert_eq!(
+        line("torch-2.8.0-cp311-cp311-manylinux_2_28_x86_64.whl"),
+        Some(Line::Cuda(12, Some(8)))
+    );
+    // What the name says holds everywhere.
+    assert_eq!(line("torch-2.8.0+cu126-cp311-cp311-win_amd64.whl"), Some(Line::Cuda(12, Some(6))));
+    assert_eq!(line("paddlepaddle-2.6.2-cp311-cp311-macosx_11_0_arm64.whl"), Some(Line::Cpu));
+}
+
+#[test]
+fn what_runs_without_a_gpu_is_not_ruled_out_by_one() {
+    let mut world = World::new();
+    wheel(&mut world, "tensorflow 2.21.0", &[]);
+    let mut problem = gpu((11, 8)).pypi("tensorflow");
+    problem.gpu.as_mut().unwrap().archs = vec![(5, 0)];
+    assert_eq!(world.chosen(&problem), ["tensorflow==2.21.0"]);
+}
+
+#[test]
+fn libraries_of_the_release_a_wheel_was_built_with_or_newer() {
+    let mut world = World::new();
+    wheel(&mut world, "onnxruntime-gpu 1.22.0", &[]);
+    for (name, versions) in [
+        ("cublas", ["12.1.3.1", "12.2.1.16"]),
+        ("cufft", ["11.0.2.54", "11.0.8.15"]),
+        ("curand", ["10.3.2.106", "10.3.3.53"]),
+        ("cuda-nvrtc", ["12.1.105", "12.2.91"]),
+        ("cuda-runtime", ["12.1.105", "12.2.53"]),
+        ("cudnn", ["8.9.7.29", "9.1.0.70"]),
+    ] {
+        for version in versions {
+            wheel(&mut world, &format!("nvidia-{name}-cu12 {version}"), &[]);
+        }
+    }
+    let chosen = world.chosen(&gpu((12, 2)).pypi("onnxruntime-gpu"));
+    assert!(chosen.contains(&"nvidia-cuda-runtime-cu12==12.2.53".to_owned()), "{chosen:?}");
+    assert!(chosen.contains(&"nvidia-cudnn-cu12==9.1.0.70".to_owned()), "{chosen:?}");
+    // Older than what it was built with.
+    let refused =
+        world.refused(&gpu((12, 2)).pypi("onnxruntime-gpu").pypi("nvidia-cufft-cu12<11.0.8"));
+    assert!(refused.contains("nvidia-cufft-cu12"), "{refused}");
 }
 
 #[test]
@@ -84,7 +149,7 @@ fn what_a_wheel_opens_is_added_and_said() {
         let solution = paddle_world().solve(&problem.pypi("paddlepaddle-gpu==2.6.2")).unwrap();
         let chosen = names(&solution);
         assert!(chosen.contains(&"nvidia-cudnn-cu11==8.9.5.29".to_owned()), "{chosen:?}");
-        assert!(chosen.contains(&"nvidia-cublas-cu11==11.3".to_owned()), "{chosen:?}");
+        assert!(chosen.contains(&"nvidia-cublas-cu11==11.12".to_owned()), "{chosen:?}");
         assert_eq!(chosen.len(), 10, "{chosen:?}");
         assert!(solution.notes.contains(
             &"added nvidia-cudnn-cu11, because paddlepaddle-gpu 2.6.2 opens libcudnn.so without declaring it"

@@ -132,6 +132,12 @@ fn universe(bytes: &[u8], scale: usize) -> (World, Problem) {
     (world, problem)
 }
 
+/// Whether a record satisfies a dependency by itself.
+fn own(record: &RepoDataRecord, text: &str) -> bool {
+    let (name, spec) = spec(text);
+    record.package_record.name.as_normalized() == name && spec.matches(record)
+}
+
 /// A guess at a solution.
 #[derive(Default, Clone, Debug)]
 struct Guess {
@@ -315,7 +321,9 @@ impl Oracle<'_> {
                     if !known.contains(record) {
                         known.push(record.clone());
                     }
-                    texts.extend(record.package_record.depends.iter().cloned());
+                    // What a record itself satisfies leads nowhere.
+                    let depends = record.package_record.depends.iter();
+                    texts.extend(depends.filter(|text| !own(record, text)).cloned());
                 }
             }
         }
@@ -512,4 +520,17 @@ proptest! {
     fn large_universes(bytes in proptest::collection::vec(any::<u8>(), 0..700)) {
         check_large(&bytes)?;
     }
+}
+
+/// `wb`, needed under an extra, was not chosen.
+#[test]
+fn what_an_extra_requires_is_not_forgotten_on_the_way_back() {
+    let bytes = [
+        181, 2, 21, 0, 79, 56, 31, 20, 115, 104, 0, 0, 2, 0, 0, 192, 0, 3, 0, 0, 5, 19, 101, 27, 0,
+        0, 118, 2, 27, 0, 0, 5, 0, 10, 0, 0, 29, 92, 0, 0, 19, 22, 59, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 84, 0, 0, 0, 0, 2, 38, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 0,
+        0, 0, 4, 0, 0, 0, 0, 186, 89, 0, 0, 0, 0, 0, 19, 10, 0, 19, 26, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 74, 0, 0, 0, 4, 16, 19, 48, 0, 200, 78, 0, 5,
+    ];
+    check(&bytes).unwrap();
 }

@@ -157,6 +157,8 @@ pub struct CondaSpec {
     number: u64,
     /// `python` or `generic`.
     noarch: Option<String>,
+    /// Instead of `linux-64`.
+    subdir: Option<String>,
     #[serde(default)]
     depends: Vec<String>,
     #[serde(default)]
@@ -526,6 +528,9 @@ impl CondaSpec {
         if let Some(noarch) = &self.noarch {
             package.noarch = Some(noarch.clone());
             package.subdir = "noarch".into();
+        }
+        if let Some(subdir) = &self.subdir {
+            package.subdir = subdir.clone();
         }
         if let Some(build) = &self.build {
             package.build = build.clone();

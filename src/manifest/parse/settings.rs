@@ -15,11 +15,18 @@ use super::super::model::{
 use super::conda::check_channel;
 use super::newer;
 use super::reader::{Reader, Section};
+use crate::driver::Driver;
 use crate::relpath::RelPath;
 
-/// Platforms whose views gpuenv can build.
-const PLATFORMS: [Platform; 3] =
-    [Platform::Linux64, Platform::LinuxAarch64, Platform::LinuxPpc64le];
+/// Platforms that gpuenv can resolve for. Views are built on those of Linux alone.
+const PLATFORMS: [Platform; 6] = [
+    Platform::Linux64,
+    Platform::LinuxAarch64,
+    Platform::LinuxPpc64le,
+    Platform::Osx64,
+    Platform::OsxArm64,
+    Platform::Win64,
+];
 
 pub(super) fn env<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Env> {
     if !root.table.contains_key("env") {
@@ -103,7 +110,7 @@ fn platforms<'t>(reader: &mut Reader<'t>, section: &Section<'t>, env: &mut Env) 
                         let kind = FaultKind::Unsupported {
                             what: format!("platform `{}`", text.value),
                             instead: format!(
-                                "environments are built for {}",
+                                "environments are resolved for {}",
                                 super::super::error::list(&known)
                             ),
                         };
@@ -168,13 +175,7 @@ pub(super) fn gpu<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Gpu
     let cuda = text.and_then(|text| major_minor(reader, &text, "a CUDA version", "11.8"));
     let driver = reader.string(&section, "driver").and_then(|text| {
         let hint = Some("write the oldest driver that must run it, such as \"450.80.02\"");
-        let version: Version = reader.parse_as(&text, "a driver version", hint)?;
-        if is_release(&version) && version.release().len() <= 3 {
-            Some(version)
-        } else {
-            let hint = hint.map(str::to_owned);
-            reader.invalid(text.span, "a driver version", text.value, hint, None)
-        }
+        reader.parse_as::<Driver>(&text, "a driver version", hint)
     });
     let mut archs: Vec<(u16, u16)> = reader
         .strings(&section, "archs")
@@ -219,7 +220,7 @@ pub(super) fn system<'t>(
     root: &Section<'t>,
 ) -> Option<SystemRequirements> {
     let section = reader.section(root, "system-requirements")?;
-    reader.only(&section, &["libc", "linux", "archspec"]);
+    reader.only(&section, &["libc", "linux", "macos", "archspec"]);
     let mut system = SystemRequirements::default();
     if let Some(text) = reader.string(&section, "libc")
         && let Some(glibc) = major_minor(reader, &text, "a glibc version", "2.28")
@@ -241,6 +242,9 @@ pub(super) fn system<'t>(
                 );
             }
         }
+    }
+    if let Some(text) = reader.string(&section, "macos") {
+        system.macos = major_minor(reader, &text, "a macOS version", "13.0");
     }
     if let Some(text) = reader.string(&section, "archspec") {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

@@ -3,7 +3,7 @@
 //! Formats: conda's "Package specification" and CEP 35 (`.conda`), `paths.json` and
 //! `link.json` as conda-build writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 
 use serde_json::{Value, json};
@@ -349,10 +349,13 @@ pub struct Channel {
 
 impl Channel {
     /// The files of the channel by path: packages, `repodata.json` and `repodata.json.zst` of
-    /// `linux-64` and `noarch`.
+    /// `linux-64`, `noarch` and what else there are packages of.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let mut out = BTreeMap::new();
-        for subdir in ["linux-64", "noarch"] {
+        let always = ["linux-64", "noarch"].into_iter();
+        let subdirs: BTreeSet<&str> =
+            always.chain(self.packages.iter().map(|p| p.subdir.as_str())).collect();
+        for subdir in subdirs {
             let mut old = serde_json::Map::new();
             let mut new = serde_json::Map::new();
             for package in self.packages.iter().filter(|p| p.subdir == subdir) {
