@@ -8,8 +8,8 @@ use uv_pep440::VersionSpecifiers;
 
 use super::location::lock_location;
 use super::model::{
-    CondaDependency, DependencyOverride, IndexSource, Manifest, Prereleases, SystemRequirements,
-    WheelDependency, WheelRequirementSource,
+    CondaDependency, DependencyOverride, IndexSource, Manifest, OVERRIDE_INPUT, Prereleases,
+    SystemRequirements, WheelDependency, WheelRequirementSource,
 };
 
 /// Everything in env.toml that can change the lock, one normalized fact a key, so that
@@ -119,6 +119,9 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
     }
     if let Some(archspec) = &system.archspec {
         put("system-requirements.archspec".into(), archspec.clone());
+    }
+    for (name, value) in &manifest.virtual_overrides {
+        put(format!("{OVERRIDE_INPUT}{name}"), value.clone().unwrap_or_default());
     }
     for (name, value) in &manifest.activation.env {
         put(format!("activation.env.{name}"), value.clone());

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rattler_conda_types::Subdir as Platform;
 
 use super::context::Context;
+use super::overrides;
 use super::problem::{keep, keep_pins, problem};
 use super::project::{LOCK, MANIFEST, Project};
 use super::update::Update;
@@ -125,7 +126,7 @@ pub fn stale(project: &Project, lock: &Lock, manifest: &Manifest) -> Result<Vec<
 
 /// `lock --check`: fails where the lock is missing or stale.
 pub fn check(ctx: &Context) -> Result<Lock> {
-    let manifest = ctx.project.manifest()?;
+    let manifest = overrides::manifest(ctx)?;
     let Some((lock, _)) = ctx.project.lock()? else {
         return Err(LockCheckError::Missing.into());
     };
@@ -144,7 +145,7 @@ pub fn lock(ctx: &Context, update: &Update) -> Result<Locked> {
 
 /// What [`lock`] would do, and the text of the lock that there is. Nothing is written.
 pub fn resolve(ctx: &Context, update: &Update) -> Result<(Locked, Option<String>)> {
-    let manifest = ctx.project.manifest()?;
+    let manifest = overrides::manifest(ctx)?;
     let inputs = manifest::inputs(&manifest);
     let (old_lock, old_text, pins) = match ctx.project.lock_text()? {
         None => (None, None, Vec::new()),
