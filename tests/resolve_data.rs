@@ -182,6 +182,7 @@ fn problem(channels: &[&str], specs: &[&str], cuda: Option<&str>) -> Problem {
             })
             .collect(),
         wheels: Vec::new(),
+        indexes: Vec::new(),
         constraints: BTreeMap::new(),
         overrides: BTreeMap::new(),
         prereleases: Prereleases::default(),

@@ -9,6 +9,7 @@ mod location;
 pub mod model;
 mod moment;
 mod parse;
+mod variants;
 
 pub use error::{Cause, Fault, FaultKind, ManifestError};
 pub(crate) use error::{line_column, list};
@@ -18,6 +19,7 @@ pub use model::*;
 pub use moment::{ExcludeNewer, Moment, MomentError};
 pub(crate) use parse::is_env_name;
 pub use parse::parse;
+pub use variants::{BadVariantName, Closure, DEFAULT_VARIANT, Variant, VariantGpu, VariantName};
 
 #[cfg(test)]
 mod tests;

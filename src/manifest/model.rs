@@ -11,6 +11,7 @@ use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
 use super::moment::ExcludeNewer;
+use super::variants::{Variant, VariantName};
 use crate::driver::Driver;
 use crate::relpath::RelPath;
 
@@ -55,6 +56,8 @@ pub struct Manifest {
     pub view: ViewOptions,
     /// `[verify]`.
     pub verify: Verify,
+    /// `[variants]`; empty in a view of one ([`Manifest::closures`]).
+    pub variants: BTreeMap<VariantName, Variant>,
 }
 
 /// Virtual package to its version (of `__archspec` its build); `None`: the target has none.
@@ -100,6 +103,8 @@ pub struct WheelDependency {
     pub marker: MarkerTree,
     /// The whole line.
     pub span: Span,
+    /// Its number among all lines of this kind in env.toml, those of variants too, from 0.
+    pub number: usize,
 }
 
 /// Where a wheel requirement is looked for.

@@ -141,7 +141,8 @@ fn read(env: impl Fn(&str) -> Option<OsString>) -> Result<VirtualOverrides> {
 /// Drops what changes nothing: a variable for macOS, say, where no platform is macOS.
 fn in_force(manifest: &mut Manifest) {
     let all = |manifest: &Manifest| -> Vec<_> {
-        manifest.env.platforms.iter().map(|p| virtual_packages(manifest, *p)).collect()
+        let closures = manifest.closures().into_iter();
+        closures.map(|(closure, merged)| virtual_packages(&merged, closure.platform)).collect()
     };
     let names: Vec<String> = manifest.virtual_overrides.keys().cloned().collect();
     let with = all(manifest);

@@ -9,7 +9,7 @@ use uv_pep508::MarkerTree;
 
 use super::overrides;
 use crate::lockfile::{ArtifactKind, Lock, Pin};
-use crate::manifest::{Manifest, WheelRequirementSource};
+use crate::manifest::{Closure, Manifest, WheelRequirementSource};
 use crate::resolve::{
     Asker, CondaRequirement, GpuTarget, Keep, KeptWheel, Problem, WheelOrigin, WheelRequirement,
 };
@@ -27,8 +27,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
     let mut wheels: Vec<WheelRequirement> = manifest
         .pypi_dependencies
         .iter()
-        .enumerate()
-        .map(|(at, d)| {
+        .map(|d| {
             let (specifiers, origin) = match &d.source {
                 WheelRequirementSource::Index { specifiers, index: None } => {
                     (specifiers.clone(), WheelOrigin::Default)
@@ -37,7 +36,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
                     (specifiers.clone(), WheelOrigin::Index(name.clone()))
                 }
                 WheelRequirementSource::Url { .. } | WheelRequirementSource::Path(_) => {
-                    (VersionSpecifiers::empty(), WheelOrigin::Direct(at))
+                    (VersionSpecifiers::empty(), WheelOrigin::Direct(d.number))
                 }
             };
             WheelRequirement {
@@ -59,6 +58,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
         channels: manifest.channel_names(),
         conda,
         wheels,
+        indexes: manifest.pypi_options.indexes.keys().cloned().collect(),
         constraints: manifest.pypi_options.constraints.clone(),
         overrides: manifest.pypi_options.overrides.clone(),
         prereleases: manifest.pypi_options.prereleases,
@@ -176,10 +176,11 @@ pub(super) fn is_of_family(archspec: &str, platform: Platform) -> bool {
     family.is_none_or(|(_, platforms)| platforms.contains(&platform))
 }
 
-/// What the old lock holds for `platform`.
-pub fn keep(lock: &Lock, platform: Platform) -> Keep {
-    let packages = lock.environment(platform).into_iter().flat_map(|e| lock.packages_of(e));
-    keep_pins(packages.map(Pin::from))
+/// What the old lock holds for `closure`; where it has no such variant, what it holds for none.
+pub fn keep(lock: &Lock, closure: &Closure) -> Keep {
+    let base = Closure { variant: None, ..closure.clone() };
+    let environment = lock.environment(closure).or_else(|| lock.environment(&base));
+    keep_pins(environment.into_iter().flat_map(|e| lock.packages_of(e)).map(Pin::from))
 }
 
 /// Choices of an old lock as preferences of the solver; of a name pinned twice, the later wins.

@@ -16,6 +16,8 @@ use uv_pep508::MarkerTree;
 use super::engine::{Engine, pins};
 use super::error::SolveError;
 use super::gpu::{self, FACTS, Line, NeedFrom};
+use super::gpu_advice;
+use super::gpu_builds;
 use super::names::{Candidate, Name, Set};
 use super::problem::{Chosen, ChosenKind, Key, Solution};
 use super::provider::{WheelFile, WheelOrigin};
@@ -142,7 +144,7 @@ impl Walk<'_, '_> {
                 let set = self.engine.pool.resolve_version_set(set);
                 let key = self.conda_requirement("env.toml", name, set)?;
                 if let Some(key) = key {
-                    self.visit(&key).root |= root.named;
+                    self.visit(&key).root |= root.named();
                 }
             }
         }
@@ -319,6 +321,7 @@ impl Walk<'_, '_> {
         let key = Key::Wheel(dist.clone());
         let mut requires = Vec::new();
         let mut edges = Vec::new();
+        let mut declared = BTreeSet::new();
         if let Some(python) = self.conda_key("python") {
             self.visit(&python);
             edges.push(python);
@@ -336,6 +339,7 @@ impl Walk<'_, '_> {
             let Some((name, extras, specifiers)) = overridden else {
                 continue;
             };
+            declared.insert(name.clone());
             let edge = self.dist_requirement(&who, &name, &extras, &specifiers)?;
             if let Some(edge) = edge {
                 self.visit(&edge);
@@ -365,7 +369,9 @@ impl Walk<'_, '_> {
                         continue;
                     };
                     let edge = self.dist_requirement(&who, &name, &extras, &specifiers)?;
-                    if !self.engine.problem.wheels.iter().any(|root| root.name == name) {
+                    // Some declare under an extra what they need in any case.
+                    let asked = self.engine.problem.wheels.iter().any(|root| root.name == name);
+                    if !asked && !declared.contains(&name) {
                         self.notes.insert(note(&who, &name, &need.opens));
                     }
                     (edge, format!("{name}{specifiers}"))
@@ -390,18 +396,30 @@ impl Walk<'_, '_> {
         let mut cudnn: BTreeMap<u16, String> = BTreeMap::new();
         let mut newer: Vec<String> = Vec::new();
         let mut cpu: Vec<String> = Vec::new();
+        let mut better: BTreeSet<&'static DistName> = BTreeSet::new();
+        let mut chosen = gpu_advice::Chosen { wheels: Vec::new(), conda: BTreeSet::new() };
         let target = self.engine.problem.gpu.as_ref();
         for key in self.nodes.keys() {
             let (who, line, brings) = match key {
                 Key::Conda(name) => {
                     let Some(record) = self.record_of(name.as_normalized()) else { continue };
-                    (shown(record), gpu::line_of_record(record), gpu::cudnn_of_record(record))
+                    chosen.conda.insert(name.as_normalized());
+                    (
+                        shown(record),
+                        gpu_builds::line_of_record(record),
+                        gpu::cudnn_of_record(record),
+                    )
                 }
                 Key::Wheel(dist) => {
                     let Some((_, file, _)) = self.choice.wheels.get(dist) else { continue };
                     let file = &file.filename;
+                    chosen.wheels.push(file);
                     let who = format!("{dist} {}", file.version);
-                    (who, FACTS.line(file), gpu::cudnn_of_wheel(file))
+                    let line = FACTS.line(file);
+                    if line == Some(Line::Cpu) {
+                        better.extend(gpu_advice::for_gpus(dist));
+                    }
+                    (who, line, gpu::cudnn_of_wheel(file))
                 }
             };
             if let (Some(target), Some(Line::Cuda(major, Some(minor)))) = (target, line)
@@ -431,7 +449,13 @@ impl Walk<'_, '_> {
                 }
             }
         }
-        let Some(target) = target else { return Ok(()) };
+        let mut warnings = gpu_advice::twice(&chosen);
+        let Some(target) = target else {
+            self.warnings.extend(warnings);
+            return Ok(());
+        };
+        warnings.extend(gpu_advice::warnings(target, &chosen));
+        self.warnings.extend(warnings);
         let (major, minor) = target.cuda;
         if !target.mixed
             && let Some((other, who)) = cuda.iter().find(|(own, _)| **own != major)
@@ -445,10 +469,16 @@ impl Walk<'_, '_> {
             ));
         }
         if !cpu.is_empty() {
+            let better: Vec<String> = better.iter().map(ToString::to_string).collect();
             self.warnings.insert(format!(
-                "env.toml has [gpu], but {} {} for CPUs",
+                "env.toml has [gpu], but {} {} for CPUs{}",
                 super::words::short_list(&cpu, 4, "and"),
-                if cpu.len() == 1 { "is" } else { "are" }
+                if cpu.len() == 1 { "is" } else { "are" },
+                match better.len() {
+                    0 => String::new(),
+                    1 => format!("; {} is for GPUs", better[0]),
+                    _ => format!("; {} are for GPUs", super::words::list(&better, "and")),
+                }
             ));
         }
         if let (Some(driver), Some(shipped)) = (&target.driver, FACTS.shipped(target.cuda))

@@ -11,7 +11,7 @@ use rattler_conda_types::{
 use resolvo::{Dependencies, NameId, Requirement, SolvableId, VersionSetId};
 
 use super::engine::Engine;
-use super::gpu;
+use super::gpu_builds;
 use super::names::{Candidate, Name, Set};
 use super::provider::ProviderError;
 use super::target::Flavor;
@@ -164,14 +164,19 @@ impl Engine<'_> {
             matches!(&root.spec.name, PackageNameMatcher::Exact(of) if of.as_normalized() == name)
                 && root.spec.build.is_some()
         });
-        if asked || !loaded.usable.iter().filter_map(record).any(|record| gpu::is_gpu_build(record))
+        if asked
+            || !loaded
+                .usable
+                .iter()
+                .filter_map(record)
+                .any(|record| gpu_builds::is_gpu_build(record))
         {
             return;
         }
         let (cpu, usable) = loaded
             .usable
             .iter()
-            .partition(|id| record(id).is_some_and(|record| gpu::is_cpu_build(record)));
+            .partition(|id| record(id).is_some_and(|record| gpu_builds::is_cpu_build(record)));
         loaded.usable = usable;
         let cpu: Vec<SolvableId> = cpu;
         let rejected = cpu.iter().filter_map(record).cloned();

@@ -24,6 +24,7 @@ use uv_pep440::{Operator, Version, VersionSpecifiers};
 
 use super::conda::CondaNameCandidates;
 use super::gpu::{self, FACTS, Line, Need, NeedFrom};
+use super::gpu_builds;
 use super::names::{Candidate, Name, Set, World};
 use super::problem::Problem;
 use super::provider::{Provider, ProviderError, Want, WheelFile, WheelMetadata, WheelOrigin};
@@ -395,7 +396,7 @@ impl<'p> Engine<'p> {
                     .push(self.set(Name::World(dist.clone()), Set::World(World::Conda)));
             }
         }
-        let majors = self.majors(gpu::line_of_record(record), gpu::cudnn_of_record(record));
+        let majors = self.majors(gpu_builds::line_of_record(record), gpu::cudnn_of_record(record));
         known.requirements.extend(majors.into_iter().map(ConditionalRequirement::from));
         Dependencies::Known(known)
     }
@@ -650,7 +651,7 @@ impl<'p> Engine<'p> {
     /// The CUDA line that a candidate is of.
     pub(super) fn line_of(&self, id: SolvableId) -> Option<Line> {
         match self.candidate(id) {
-            Candidate::Record { record, .. } => gpu::line_of_record(record),
+            Candidate::Record { record, .. } => gpu_builds::line_of_record(record),
             Candidate::Wheel { file, .. } => FACTS.line(&file.filename),
             _ => None,
         }

@@ -124,11 +124,15 @@ enum Build {
 pub(super) struct WheelFacts {
     versions: VersionSpecifiers,
     build: Build,
-    line: Option<Line>,
+    /// The line it was built for.
+    pub(super) line: Option<Line>,
     /// It runs without a GPU as well.
-    optional: bool,
+    pub(super) optional: bool,
+    /// The extra under which an optional one declares its needs.
+    pub(super) extra: Option<String>,
     cudnn: Option<(u64, u64)>,
-    needs: Vec<String>,
+    /// Components that it opens at run time.
+    pub(super) needs: Vec<String>,
     opens: Vec<String>,
     sass: Vec<Arch>,
     ptx: Vec<Arch>,
@@ -144,6 +148,16 @@ struct Component {
     releases: BTreeMap<(u16, u16), Version>,
 }
 
+/// Which toolkits compile for a compute capability.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArchFacts {
+    pub(super) capability: (u16, u16),
+    /// The first one; `None`: older than what was looked at.
+    pub(super) first: Option<(u16, u16)>,
+    /// The last one; `None`: the newest does.
+    pub(super) last: Option<(u16, u16)>,
+}
+
 /// `gpu.toml` and `cuda.toml`.
 #[derive(Debug, Default)]
 pub(super) struct GpuFacts {
@@ -153,6 +167,9 @@ pub(super) struct GpuFacts {
     toolkits: BTreeMap<(u16, u16), Driver>,
     /// CUDA major → the oldest driver that runs it.
     floors: BTreeMap<u16, Driver>,
+    pub(super) archs: Vec<ArchFacts>,
+    /// Distributions of one thing: for GPUs, for CPUs.
+    pub(super) pairs: Vec<(DistName, DistName)>,
     /// Distributions whose post releases are CUDA builds.
     post_is_build: BTreeSet<DistName>,
 }
@@ -218,6 +235,7 @@ impl GpuFacts {
                 versions: text("versions").unwrap_or("").parse().ok()?,
                 build,
                 optional,
+                extra: text("extra").map(str::to_owned),
                 line: match text("cuda") {
                     None => None,
                     Some("none") => Some(Line::Cpu),
@@ -263,6 +281,24 @@ impl GpuFacts {
         for row in rows("major") {
             let text = |key: &str| row.get(key).and_then(|item| item.as_str());
             facts.floors.insert(text("cuda")?.parse().ok()?, text("driver")?.parse().ok()?);
+        }
+        for row in rows("arch") {
+            let text = |key: &str| row.get(key).and_then(|item| item.as_str());
+            // A bound that cannot be read is not one that is not there.
+            let bound = |key: &str| match text(key) {
+                Some(text) => line(text).map(Some),
+                None => Some(None),
+            };
+            facts.archs.push(ArchFacts {
+                capability: line(text("capability")?)?,
+                first: bound("first")?,
+                last: bound("last")?,
+            });
+        }
+        for row in rows("gpu-pair") {
+            let dist =
+                |key: &str| DistName::from_str(row.get(key).and_then(|item| item.as_str())?).ok();
+            facts.pairs.push((dist("gpu")?, dist("cpu")?));
         }
         Some(facts)
     }
@@ -380,6 +416,14 @@ impl GpuFacts {
         needs
     }
 
+    /// The wheel that brings a component for a CUDA major.
+    pub(super) fn wheel_of(&self, component: &str, major: u16) -> Option<&DistName> {
+        self.components
+            .iter()
+            .find(|own| own.name == component && own.cuda == major)
+            .map(|own| &own.wheel)
+    }
+
     /// The oldest driver that runs a CUDA major.
     pub(super) fn floor(&self, major: u16) -> Option<&Driver> {
         self.floors.get(&major)
@@ -391,10 +435,14 @@ impl GpuFacts {
     }
 
     /// The newest line of a major.
-    pub(super) fn newest_line(&self, major: u16) -> String {
+    pub(super) fn newest_line(&self, major: u16) -> (u16, u16) {
         let newest = self.toolkits.keys().rfind(|(own, _)| *own == major);
-        let (major, minor) = newest.copied().unwrap_or((major, 0));
-        format!("{major}.{minor}")
+        newest.copied().unwrap_or((major, 0))
+    }
+
+    /// The CUDA majors that are known.
+    pub(super) fn majors(&self) -> impl Iterator<Item = u16> {
+        self.floors.keys().copied()
     }
 
     /// The driver that a CUDA line came with: all of it works there.
@@ -439,9 +487,14 @@ impl GpuFacts {
 }
 
 impl WheelFacts {
-    /// The first declared GPU that the wheel has no code for.
+    /// The first declared GPU that the wheel has no code for, where it cannot do without.
     pub(super) fn uncovered(&self, target: &GpuTarget) -> Option<(u16, u16)> {
-        if self.optional || (self.sass.is_empty() && self.ptx.is_empty()) {
+        if self.optional { None } else { self.without_code(target) }
+    }
+
+    /// The first declared GPU that the wheel has no code for.
+    pub(super) fn without_code(&self, target: &GpuTarget) -> Option<(u16, u16)> {
+        if self.sass.is_empty() && self.ptx.is_empty() {
             return None;
         }
         target.archs.iter().copied().find(|device| {
@@ -513,44 +566,37 @@ fn conda_need(
             _ => false,
         })
     };
-    match component {
-        "cudnn" => ["cudnn", "libcudnn"]
-            .into_iter()
-            .find(|name| named(name))
-            .map(|name| format!("{name} {}", bound.unwrap_or("*"))),
-        // Not part of the toolkit: its metapackages do not bring them.
-        "nccl" => named("nccl").then(|| "nccl *".to_owned()),
-        "nvshmem" => None,
-        _ if major == 11 => named("cudatoolkit")
-            .then(|| format!("cudatoolkit >={major}.{},<{}", minor.unwrap_or(0), major + 1)),
-        _ => {
-            // The split packages of CUDA 12 and later; the metapackages bring them all.
-            let own = match component {
-                "cuda-runtime" => "cuda-cudart".to_owned(),
-                "cuda-nvrtc" | "cuda-cupti" => component.to_owned(),
-                other => format!("lib{other}"),
-            };
-            [own.as_str(), "cuda-toolkit", "cuda-libraries", "cuda-runtime"]
-                .into_iter()
-                .find(|name| named(name))
-                .map(|name| format!("{name} *"))
-        }
-    }
+    let name = conda_names(component, major).into_iter().find(|name| named(name))?;
+    Some(match (component, name.as_str()) {
+        ("cudnn", _) => format!("{name} {}", bound.unwrap_or("*")),
+        (_, "cudatoolkit") => format!("{name} >={major}.{},<{}", minor.unwrap_or(0), major + 1),
+        _ => format!("{name} *"),
+    })
 }
 
-/// The CUDA major of a conda record, where it is one that stands for a line.
-pub(super) fn line_of_record(record: &RepoDataRecord) -> Option<Line> {
-    let package = &record.package_record;
-    match package.name.as_normalized() {
-        "cuda-version" | "cudatoolkit" | "pytorch-cuda" | "cuda-toolkit" | "cuda-runtime"
-        | "cuda-libraries" => {
-            let version: Version = package.version.to_string().parse().ok()?;
-            let part = |index: usize| {
-                version.release().get(index).and_then(|part| u16::try_from(*part).ok())
+/// The conda packages that bring a component of a CUDA major.
+pub(super) fn conda_names(component: &str, major: u16) -> Vec<String> {
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    match component {
+        // Not part of the toolkit: its metapackages do not bring them.
+        "cudnn" => own(&["cudnn", "libcudnn"]),
+        "nccl" => own(&["nccl"]),
+        "nvshmem" => Vec::new(),
+        // Up to CUDA 11 one package held the libraries, and no tools.
+        "cuda-nvcc" if major <= 11 => own(&["cuda-nvcc"]),
+        _ if major <= 11 => own(&["cudatoolkit"]),
+        // The split packages of CUDA 12 and later; the metapackages bring them all.
+        _ => {
+            let mut names: Vec<String> = match component {
+                "cuda-runtime" => own(&["cuda-cudart"]),
+                "cuda-nvrtc" | "cuda-cupti" => own(&[component]),
+                "cuda-nvcc" => own(&["cuda-nvcc", "cuda-nvcc-tools"]),
+                "nvvm" => own(&["cuda-nvvm-tools"]),
+                other => vec![format!("lib{other}")],
             };
-            Some(Line::Cuda(part(0)?, part(1)))
+            names.extend(own(&["cuda-toolkit", "cuda-libraries", "cuda-runtime"]));
+            names
         }
-        _ => None,
     }
 }
 
@@ -570,22 +616,4 @@ pub(super) fn cudnn_of_wheel(file: &WheelFilename) -> Option<u16> {
         return None;
     }
     file.version.release().first().and_then(|part| u16::try_from(*part).ok())
-}
-
-/// Whether a record is the GPU build of something that also has CPU builds.
-pub(super) fn is_gpu_build(record: &RepoDataRecord) -> bool {
-    let package = &record.package_record;
-    let build = package.build.as_str();
-    build.starts_with("cuda")
-        || build.contains("_cuda")
-        || package.depends.iter().any(|text| {
-            let name = text.split([' ', '=', '<', '>', '!', '[']).next().unwrap_or_default();
-            matches!(name, "cuda-version" | "cudatoolkit" | "pytorch-cuda" | "__cuda")
-        })
-}
-
-/// Whether a record says that it is the CPU build.
-pub(super) fn is_cpu_build(record: &RepoDataRecord) -> bool {
-    let build = record.package_record.build.as_str();
-    !is_gpu_build(record) && (build.starts_with("cpu") || build.contains("_cpu"))
 }

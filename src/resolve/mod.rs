@@ -45,6 +45,8 @@ mod engine;
 pub mod error;
 mod explain;
 mod gpu;
+mod gpu_advice;
+mod gpu_builds;
 mod kept;
 mod names;
 mod newer;
@@ -52,6 +54,7 @@ pub mod problem;
 pub mod provider;
 mod provides;
 mod reasons;
+mod relax;
 mod solver;
 mod target;
 #[cfg(test)]

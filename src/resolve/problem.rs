@@ -13,7 +13,7 @@ use uv_pep508::MarkerTree;
 use super::provider::{WheelFile, WheelOrigin};
 use crate::driver::Driver;
 use crate::hash::Sha256;
-use crate::manifest::{DependencyOverride, ExcludeNewer, Prereleases, Span};
+use crate::manifest::{DependencyOverride, ExcludeNewer, IndexName, Prereleases, Span};
 
 /// One solve: one platform, one set of root requirements.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct Problem {
     pub conda: Vec<CondaRequirement>,
     /// `[pypi-dependencies]`, and what gpuenv adds.
     pub wheels: Vec<WheelRequirement>,
+    /// The explicit indexes of env.toml; each serves only what names it.
+    pub indexes: Vec<IndexName>,
     /// Bounds that add no package.
     pub constraints: BTreeMap<DistName, VersionSpecifiers>,
     /// What replaces requirements, whoever asks.

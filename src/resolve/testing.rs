@@ -310,6 +310,7 @@ pub(crate) fn problem() -> Problem {
         channels: vec!["conda-forge".to_owned(), "nvidia".to_owned()],
         conda: Vec::new(),
         wheels: Vec::new(),
+        indexes: Vec::new(),
         constraints: BTreeMap::new(),
         overrides: BTreeMap::new(),
         prereleases: Prereleases::default(),

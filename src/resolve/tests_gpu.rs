@@ -119,6 +119,73 @@ fn what_runs_without_a_gpu_is_not_ruled_out_by_one() {
 }
 
 #[test]
+fn what_will_run_on_cpus_all_the_same_is_said() {
+    let warned = |world: &mut World, problem: Problem| {
+        let warnings = world.solve(&problem).unwrap().warnings;
+        warnings.join("\n")
+    };
+    let libraries = [
+        "cublas",
+        "cufft",
+        "curand",
+        "cusolver",
+        "cusparse",
+        "cuda-nvrtc",
+        "cuda-nvcc",
+        "cuda-runtime",
+        "cuda-cupti",
+        "nvjitlink",
+        "nccl",
+        "cudnn",
+    ];
+    let mut world = World::new();
+    let mut declared = Vec::new();
+    for name in libraries {
+        wheel(&mut world, &format!("nvidia-{name}-cu12 9.3"), &[]);
+        declared.push(format!("nvidia-{name}-cu12; extra == 'and-cuda'"));
+    }
+    let declared: Vec<&str> = declared.iter().map(String::as_str).collect();
+    wheel(&mut world, "tensorflow 2.21.0", &declared);
+    let alone = warned(&mut world, gpu((12, 4)).pypi("tensorflow"));
+    assert_eq!(
+        alone,
+        "tensorflow 2.21.0 will run on CPUs: nothing brings cublas, cufft, cusolver, cusparse and 2 more of CUDA 12, which it opens; ask for tensorflow[and-cuda]"
+    );
+    assert_eq!(warned(&mut world, gpu((12, 5)).pypi("tensorflow[and-cuda]")), "");
+    assert_eq!(warned(&mut world, cpu().pypi("tensorflow")), "");
+    let major = warned(&mut world, gpu((11, 8)).pypi("tensorflow"));
+    assert!(
+        major.contains("it uses GPUs through CUDA 12, and [gpu] says `cuda = \"11.8\"`"),
+        "{major}"
+    );
+    let mut old = gpu((12, 5)).pypi("tensorflow[and-cuda]");
+    old.gpu.as_mut().unwrap().archs = vec![(5, 2)];
+    let old = warned(&mut world, old);
+    assert!(old.contains("on CPUs where the GPU is of compute capability 5.2"), "{old}");
+}
+
+#[test]
+fn one_thing_in_two_builds_is_said() {
+    let mut world = World::new();
+    wheel(&mut world, "onnxruntime 1.19.2", &[]);
+    wheel(&mut world, "rapidocr 1", &["onnxruntime"]);
+    wheel(&mut world, "onnxruntime-gpu 1.0", &[]);
+    let both = world.solve(&cpu().pypi("rapidocr").pypi("onnxruntime-gpu")).unwrap();
+    assert!(
+        both.warnings[0].starts_with(
+            "onnxruntime-gpu 1.0 and onnxruntime 1.19.2 are one package in two builds"
+        ),
+        "{:?}",
+        both.warnings
+    );
+    let one = world.solve(&gpu((12, 4)).pypi("rapidocr")).unwrap();
+    assert_eq!(
+        one.warnings,
+        ["env.toml has [gpu], but onnxruntime 1.19.2 is for CPUs; onnxruntime-gpu is for GPUs"]
+    );
+}
+
+#[test]
 fn libraries_of_the_release_a_wheel_was_built_with_or_newer() {
     let mut world = World::new();
     wheel(&mut world, "onnxruntime-gpu 1.22.0", &[]);
@@ -156,6 +223,42 @@ fn what_a_wheel_opens_is_added_and_said() {
                 .to_owned()
         ));
     }
+}
+
+#[test]
+fn what_an_extra_declares_was_not_added() {
+    let mut world = World::new();
+    let libraries = [
+        "cublas",
+        "cufft",
+        "cusolver",
+        "cusparse",
+        "cuda-nvrtc",
+        "cuda-nvcc",
+        "cuda-runtime",
+        "cuda-cupti",
+        "nvjitlink",
+        "nccl",
+        "nvshmem",
+        "cudnn",
+    ];
+    let mut declared = Vec::new();
+    for name in libraries {
+        wheel(&mut world, &format!("nvidia-{name}-cu12 12.9"), &[]);
+        declared.push(format!("nvidia-{name}-cu12; extra == 'with-cuda'"));
+    }
+    let declared: Vec<&str> = declared.iter().map(String::as_str).collect();
+    for version in ["9.8.0.87", "8.9.7.29"] {
+        wheel(&mut world, &format!("nvidia-cudnn-cu12 {version}"), &[]);
+    }
+    wheel(&mut world, "jax-cuda12-plugin 0.8.2", &declared);
+    let with = world.solve(&gpu((12, 4)).pypi("jax-cuda12-plugin[with-cuda]")).unwrap();
+    assert_eq!(with.notes, Vec::<String>::new());
+    // Without the extra it needs them all the same.
+    let without = world.solve(&gpu((12, 4)).pypi("jax-cuda12-plugin")).unwrap();
+    assert_eq!(names(&with).len(), names(&without).len());
+    assert_eq!(without.notes.len(), libraries.len(), "{:?}", without.notes);
+    assert!(names(&with).contains(&"nvidia-cudnn-cu12==9.8.0.87".to_owned()));
 }
 
 #[test]
@@ -272,6 +375,25 @@ fn one_cuda_major_in_an_environment() {
     let mut allowed = both;
     allowed.gpu = gpu((12, 1)).gpu.map(|gpu| GpuTarget { mixed: true, ..gpu });
     assert!(world.solve(&allowed).is_ok());
+}
+
+#[test]
+fn the_line_of_a_conda_build_that_depends_on_none() {
+    let mut world = World::new();
+    world.add("faiss-gpu 1.7.4 py3.10_hc0239a3_0_cuda11.4", &[]);
+    world.add("pytorch 2.1.0 cuda118_py311_0", &["cuda-version >=11.2,<12"]);
+    world.add("cuda-version 11.2 h0_3", &[]);
+    world.add("cuda-version 12.4 h0_3", &[]);
+    let conda = |mut problem: Problem| {
+        problem.host_python = None;
+        problem
+    };
+    let refused = world.refused(&conda(gpu((12, 4))).dep("faiss-gpu"));
+    assert!(refused.contains("faiss-gpu 1.7.4 is for CUDA 11.4"), "{refused}");
+    assert!(world.solve(&conda(gpu((11, 8))).dep("faiss-gpu")).is_ok());
+    // What it depends on goes before what it says.
+    let older = world.solve(&conda(gpu((11, 2))).dep("pytorch")).unwrap();
+    assert_eq!(older.warnings, Vec::<String>::new());
 }
 
 #[test]
