@@ -13,6 +13,11 @@ pub enum Event<'a> {
         /// Bytes to do, where known.
         bytes: Option<u64>,
     },
+    /// The phase `resolving` begins, for several environments at once.
+    Resolving {
+        /// Which, as `linux-64 cpu`.
+        environments: &'a [String],
+    },
     /// Bytes of one item arrived.
     Bytes {
         /// The item, as the user knows it (a file name).

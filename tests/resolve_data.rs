@@ -90,6 +90,7 @@ impl Provider for Channels {
                     requires_python: None,
                     yanked: None,
                     upload_time: None,
+                    indexed: true,
                 })
             })
             .collect();
@@ -181,11 +182,13 @@ fn problem(channels: &[&str], specs: &[&str], cuda: Option<&str>) -> Problem {
             })
             .collect(),
         wheels: Vec::new(),
+        indexes: Vec::new(),
         constraints: BTreeMap::new(),
         overrides: BTreeMap::new(),
         prereleases: Prereleases::default(),
         conda_pypi_map: BTreeMap::new(),
         gpu: None,
+        exclude_newer: Default::default(),
         keep: Keep::default(),
     }
 }

@@ -90,8 +90,8 @@ pub enum Command {
     Remove(RemoveArgs),
     /// Resolve env.toml into gpuenv.lock
     ///
-    /// Conda packages, wheels and Python are solved together, for every platform of env.toml, on
-    /// any machine. What the old lock holds is kept where it still fits. Where the lock fits
+    /// Conda packages, wheels and Python are solved together, for every platform and variant of
+    /// env.toml, on any machine. What the old lock holds is kept where it still fits. Where the lock fits
     /// already, no source is asked and nothing is written.
     ///
     ///   gpuenv lock              after editing env.toml, or to mend a bad merge of the lock
@@ -99,6 +99,16 @@ pub enum Command {
     ///   gpuenv lock --check      in CI: does the committed lock fit env.toml?
     #[command(verbatim_doc_comment)]
     Lock(LockArgs),
+    /// Move packages of gpuenv.lock to newer versions, within env.toml
+    ///
+    /// Named packages move to the newest version that fits; whatever has to move with them does,
+    /// and all else stays. Without a name, everything moves.
+    ///
+    ///   gpuenv update                everything
+    ///   gpuenv update torch          torch, and what it needs newer
+    ///   gpuenv update --dry-run      what would change?
+    #[command(verbatim_doc_comment)]
+    Update(UpdateArgs),
     /// Build the environment: lock if needed, download, link, run the post-build check
     ///
     /// Packages go into the store once per machine; the environment is a view of links to them,
@@ -106,6 +116,10 @@ pub enum Command {
     ///
     ///   gpuenv realize --locked     in CI and on clusters: exactly what is committed
     ///   gpuenv realize --dry-run    what would be downloaded?
+    ///
+    /// Of several variants of an env.toml, the one named with --variant is built, and stays the
+    /// one in use; before any is named, the one that suits the machine: with an NVIDIA driver the
+    /// first that is for GPUs, without one the first that is not.
     #[command(verbatim_doc_comment)]
     Realize(RealizeArgs),
     /// Run a command in the environment
@@ -116,7 +130,7 @@ pub enum Command {
     #[command(verbatim_doc_comment)]
     Run(RunArgs),
     /// Start a shell in the environment
-    Shell,
+    Shell(ShellArgs),
     /// Print what activates the environment in this shell: eval "$(gpuenv activate)"
     ///
     /// `gpuenv_deactivate` in that shell puts everything back.
@@ -126,7 +140,7 @@ pub enum Command {
     #[command(verbatim_doc_comment)]
     Activate(ActivateArgs),
     /// List the packages of the lock
-    List,
+    List(ListArgs),
     /// Show the packages of the lock as a tree of who needs whom
     Tree(TreeArgs),
     /// Show why a package is in the lock
@@ -195,9 +209,30 @@ pub struct LockArgs {
     pub fresh: bool,
 }
 
+/// Which of several environments is meant.
+#[derive(Debug, Args)]
+pub struct VariantArgs {
+    /// A variant of env.toml; `default` is the one outside of [variants]
+    #[arg(long, value_name = "NAME", env = "GPUENV_VARIANT", hide_env_values = true)]
+    pub variant: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXITS)]
+pub struct UpdateArgs {
+    /// Packages to update, from conda or as wheels [default: all]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Say what would change; write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = EXITS)]
 pub struct RealizeArgs {
+    #[command(flatten)]
+    pub variant: VariantArgs,
     /// Fail if gpuenv.lock does not fit env.toml; never write it
     #[arg(long)]
     pub locked: bool,
@@ -212,6 +247,8 @@ pub struct RealizeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = EXITS)]
 pub struct RunArgs {
+    #[command(flatten)]
+    pub variant: VariantArgs,
     /// The command and its arguments
     #[arg(
         required = true,
@@ -224,7 +261,23 @@ pub struct RunArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = EXITS)]
+pub struct ShellArgs {
+    #[command(flatten)]
+    pub variant: VariantArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXITS)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub variant: VariantArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXITS)]
 pub struct ActivateArgs {
+    #[command(flatten)]
+    pub variant: VariantArgs,
     /// The shell to write for [default: from $SHELL]
     #[arg(long, value_name = "SHELL")]
     pub shell: Option<ShellName>,
@@ -242,6 +295,8 @@ pub enum ShellName {
 #[derive(Debug, Args)]
 #[command(after_help = EXITS)]
 pub struct TreeArgs {
+    #[command(flatten)]
+    pub variant: VariantArgs,
     /// Show only what these names bring in
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
@@ -250,6 +305,8 @@ pub struct TreeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = EXITS)]
 pub struct WhyArgs {
+    #[command(flatten)]
+    pub variant: VariantArgs,
     /// The package
     pub name: String,
 }

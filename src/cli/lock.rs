@@ -6,6 +6,7 @@ use crate::error::{Exit, Result};
 use crate::ops;
 use crate::ops::context::{Context, Options};
 use crate::ops::lock::{Change, Locked};
+use crate::ops::update::Update;
 
 impl Global {
     /// The options that verbs share.
@@ -28,7 +29,8 @@ pub fn lock(global: &Global, ui: &Ui, args: &LockArgs) -> Result<Exit> {
         ui.result("lock", serde_json::json!({"fits": true}))?;
         return Ok(Exit::Done);
     }
-    let locked = ops::lock::lock(&ctx, args.fresh)?;
+    let update = if args.fresh { Update::All } else { Update::Nothing };
+    let locked = ops::lock::lock(&ctx, &update)?;
     summary(ui, &locked, false)?;
     ui.result("lock", serde_json::json!({"written": locked.written, "changes": locked.changes}))?;
     Ok(Exit::Done)
@@ -40,16 +42,20 @@ pub fn summary(ui: &Ui, locked: &Locked, dry: bool) -> Result<()> {
         ui.say("gpuenv.lock fits env.toml: nothing to do")?;
         return Ok(());
     }
-    let platforms = locked.lock.environments.len();
+    let several = locked.lock.environments.len() > 1;
     for environment in &locked.lock.environments {
         let changes: Vec<&Change> = locked
             .changes
             .iter()
-            .filter(|c| c.platform == environment.platform.to_string())
+            .filter(|c| {
+                c.platform == environment.platform.as_str()
+                    && c.variant.as_deref() == environment.variant.as_ref().map(|v| v.as_str())
+            })
             .collect();
         let fresh = changes.iter().all(|c| c.was.is_none());
-        if platforms > 1 {
-            ui.say(format!("{}:", environment.platform))?;
+        if several {
+            let nothing = if changes.is_empty() { " no version changed" } else { "" };
+            ui.say(format!("{}:{nothing}", environment.closure()))?;
         }
         for change in &changes {
             ui.say(match (&change.was, &change.is) {

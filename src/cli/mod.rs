@@ -11,6 +11,7 @@ mod realize;
 mod run;
 mod show;
 mod ui;
+mod update;
 
 use std::process::ExitCode;
 
@@ -53,11 +54,12 @@ fn dispatch(cli: Cli, ui: &Ui) -> Result<Exit> {
         Command::Add(args) => edit::add(global, ui, args),
         Command::Remove(args) => edit::remove(global, ui, args),
         Command::Lock(args) => lock::lock(global, ui, &args),
+        Command::Update(args) => update::update(global, ui, &args),
         Command::Realize(args) => realize::realize(global, ui, &args),
         Command::Run(args) => run::run(global, ui, &args),
-        Command::Shell => run::shell(global, ui),
+        Command::Shell(args) => run::shell(global, ui, &args),
         Command::Activate(args) => run::activate(global, ui, &args),
-        Command::List => show::list(global, ui),
+        Command::List(args) => show::list(global, ui, &args),
         Command::Tree(args) => show::tree(global, ui, &args),
         Command::Why(args) => show::why(global, ui, &args),
         Command::Completions(args) => {

@@ -12,13 +12,17 @@ use crate::ops::realize::{RealizeOptions, Realized};
 /// `gpuenv realize`.
 pub fn realize(global: &Global, ui: &Ui, args: &RealizeArgs) -> Result<Exit> {
     let ctx = Context::open(&global.options(), ui.progress())?;
-    let options =
-        RealizeOptions { locked: args.locked, dry_run: args.dry_run, no_verify: args.no_verify };
-    let ready = ops::realize::ready(&ctx, options)?;
+    let options = RealizeOptions {
+        variant: args.variant.variant.clone(),
+        locked: args.locked,
+        dry_run: args.dry_run,
+        no_verify: args.no_verify,
+    };
+    let ready = ops::realize::ready(&ctx, &options)?;
     if let Some(locked) = &ready.locked {
         super::lock::summary(ui, locked, args.dry_run)?;
     }
-    let done = ops::realize::realize(&ctx, options, &ready)?;
+    let done = ops::realize::realize(&ctx, &options, &ready)?;
     for finding in &done.findings {
         ui.warn(finding);
     }
@@ -29,6 +33,7 @@ pub fn realize(global: &Global, ui: &Ui, args: &RealizeArgs) -> Result<Exit> {
         serde_json::json!({
             "dry-run": args.dry_run,
             "platform": done.platform.to_string(),
+            "variant": done.variant,
             "env-id": done.env_id.to_string(),
             "view": done.view,
             "packages": done.packages,

@@ -2,16 +2,17 @@
 
 use std::io::Write as _;
 
-use super::args::{CompletionsArgs, Global, TreeArgs, WhyArgs, command};
+use super::args::{CompletionsArgs, Global, ListArgs, TreeArgs, WhyArgs, command};
 use super::ui::{Ui, packages};
 use crate::error::{Exit, Result};
 use crate::ops::project::Project;
 use crate::ops::show::{self, Row};
+use crate::ops::variant::given;
 
 /// `gpuenv list`.
-pub fn list(global: &Global, ui: &Ui) -> Result<Exit> {
+pub fn list(global: &Global, ui: &Ui, args: &ListArgs) -> Result<Exit> {
     let lock = Project::find(global.project.as_deref())?.require_lock()?;
-    let environments = show::list(&lock);
+    let environments = show::list(&lock, given(args.variant.variant.as_deref()))?;
     if ui.json() {
         ui.result("list", serde_json::json!({"environments": environments}))?;
         return Ok(Exit::Done);
@@ -24,7 +25,7 @@ pub fn list(global: &Global, ui: &Ui) -> Result<Exit> {
         let build = width(|r| r.build.as_deref().unwrap_or(""));
         ui.out(format!(
             "{} ({}, {})",
-            environment.platform,
+            environment.place(),
             packages(environment.packages.len() as u64),
             size(environment.size)
         ))?;
@@ -47,7 +48,7 @@ pub fn list(global: &Global, ui: &Ui) -> Result<Exit> {
 /// `gpuenv tree`.
 pub fn tree(global: &Global, ui: &Ui, args: &TreeArgs) -> Result<Exit> {
     let lock = Project::find(global.project.as_deref())?.require_lock()?;
-    let trees = show::tree(&lock, &args.names)?;
+    let trees = show::tree(&lock, given(args.variant.variant.as_deref()), &args.names)?;
     if ui.json() {
         ui.result("tree", serde_json::json!({"environments": trees}))?;
         return Ok(Exit::Done);
@@ -61,7 +62,7 @@ pub fn tree(global: &Global, ui: &Ui, args: &TreeArgs) -> Result<Exit> {
 /// `gpuenv why NAME`.
 pub fn why(global: &Global, ui: &Ui, args: &WhyArgs) -> Result<Exit> {
     let lock = Project::find(global.project.as_deref())?.require_lock()?;
-    let answers = show::why(&lock, &args.name)?;
+    let answers = show::why(&lock, given(args.variant.variant.as_deref()), &args.name)?;
     if ui.json() {
         ui.result("why", serde_json::json!({"answers": answers}))?;
         return Ok(Exit::Done);

@@ -201,10 +201,15 @@ struct BarState {
 
 const BYTES: &str = "{msg:12} {wide_bar} {bytes:>10} of {total_bytes} {bytes_per_sec:>12} {eta:>4}";
 const ITEMS: &str = "{msg:12} {wide_bar} {pos:>5} of {len}";
-const SPINNER: &str = "{spinner} {msg}";
+const SPINNER: &str = "{spinner} {wide_msg}";
 
 impl BarState {
-    fn begin(&mut self, name: &'static str, len: Option<u64>, template: &str) {
+    fn begin(
+        &mut self,
+        name: impl Into<std::borrow::Cow<'static, str>>,
+        len: Option<u64>,
+        template: &str,
+    ) {
         if let Some(old) = self.bar.take() {
             old.finish_and_clear();
         }
@@ -265,6 +270,10 @@ impl Progress for Bars {
                     anstream::eprintln!("{name}");
                 }
             }
+            Event::Resolving { environments } => {
+                (state.items, state.stored, state.bytes) = (None, 0, false);
+                state.begin(resolving(environments), None, SPINNER);
+            }
             Event::Bytes { delta, .. } => {
                 if let Some(bar) = state.bar.as_ref().filter(|_| state.bytes) {
                     bar.inc(delta);
@@ -286,6 +295,10 @@ impl Progress for Bars {
             }
         });
     }
+}
+
+fn resolving(environments: &[String]) -> String {
+    format!("resolving {}", environments.join(", "))
 }
 
 fn show(bar: Option<&ProgressBar>, text: &str) {
@@ -314,6 +327,7 @@ impl Progress for Lines {
                 }
                 anstream::eprintln!("{text}");
             }
+            Event::Resolving { environments } => anstream::eprintln!("{}", resolving(environments)),
             Event::Bytes { item, delta } => {
                 let mut sizes =
                     self.sizes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -353,6 +367,9 @@ impl Progress for JsonLines {
         let value = match event {
             Event::Phase { name, items, bytes } => {
                 serde_json::json!({"event": "phase", "name": name, "items": items, "bytes": bytes})
+            }
+            Event::Resolving { environments } => {
+                serde_json::json!({"event": "phase", "name": "resolving", "items": null, "bytes": null, "environments": environments})
             }
             Event::Bytes { .. } => return,
             Event::Done { item } => serde_json::json!({"event": "done", "item": item}),

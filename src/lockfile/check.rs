@@ -53,20 +53,23 @@ pub(super) fn check_places(lock: &Lock) -> Found {
             return Err(at(Kind::Duplicate { what: "package", name }));
         }
     }
-    let mut platforms = BTreeSet::new();
+    let mut found = BTreeSet::new();
     for (i, environment) in lock.environments.iter().enumerate() {
         let at = |kind| (Place::Environment(i), kind);
         self::environment(lock, environment).map_err(at)?;
-        if !platforms.insert(environment.platform) {
-            let name = environment.platform.as_str().to_owned();
+        if !found.insert(environment.closure()) {
+            let name = environment.closure().to_string();
             return Err(at(Kind::Duplicate { what: "environment", name }));
         }
     }
-    let found: Vec<&str> = platforms.iter().map(|platform| platform.as_str()).collect();
-    let (asked, found) = (lock.inputs.get("env.platforms"), found.join(", "));
-    if asked != Some(&found) {
-        let asked = asked.map_or("none", String::as_str).to_owned();
-        let kind = Kind::Platforms { asked, found };
+    let found: BTreeSet<String> = found.iter().map(ToString::to_string).collect();
+    let asked = asked(lock);
+    if asked != found {
+        let list = |names: BTreeSet<String>| match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.into_iter().collect::<Vec<_>>().join(", "),
+        };
+        let kind = Kind::Platforms { asked: list(asked), found: list(found) };
         return Err((Place::Inputs("env.platforms".into()), kind));
     }
     edges(lock)?;
@@ -74,7 +77,7 @@ pub(super) fn check_places(lock: &Lock) -> Found {
         let computed = lock.compute_env_id(environment);
         if computed != environment.env_id {
             let kind = Kind::EnvId {
-                platform: environment.platform.as_str().to_owned(),
+                platform: environment.closure().to_string(),
                 written: environment.env_id,
                 computed,
             };
@@ -93,6 +96,19 @@ pub(super) fn check_places(lock: &Lock) -> Found {
         }
     }
     Ok(())
+}
+
+/// The environments that the inputs ask for, as [`crate::manifest::Closure`] writes them.
+fn asked(lock: &Lock) -> BTreeSet<String> {
+    let platforms = |value: &str| -> Vec<String> { value.split(", ").map(str::to_owned).collect() };
+    let base = lock.inputs.get("env.platforms").map(|value| platforms(value)).unwrap_or_default();
+    let mut asked = BTreeSet::from_iter(base);
+    for (key, value) in lock.inputs_below("variants.") {
+        if let Some(name) = key.strip_suffix(".platforms") {
+            asked.extend(platforms(value).iter().map(|platform| format!("{platform} {name}")));
+        }
+    }
+    asked
 }
 
 fn inputs(lock: &Lock) -> Found {
@@ -304,7 +320,7 @@ fn environment(lock: &Lock, environment: &LockedEnvironment) -> Result<(), Kind>
             return Err(Kind::Dangling {
                 what: "the package",
                 name: id.0.clone(),
-                by: format!("the environment for {}", environment.platform.as_str()),
+                by: format!("the environment for {}", environment.closure()),
             });
         };
         if !ids.insert(id) || !names.insert((package.kind, &package.name)) {

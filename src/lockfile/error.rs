@@ -175,7 +175,7 @@ pub enum LockErrorKind {
         by: String,
     },
     /// The environments are not those that the inputs ask for.
-    #[error("the inputs ask for the platforms {asked}; the lock has environments for {found}")]
+    #[error("the inputs ask for environments for {asked}; the lock has environments for {found}")]
     Platforms {
         /// From `env.platforms`.
         asked: String,

@@ -37,8 +37,32 @@ pub struct Tree<'l> {
 }
 
 impl Lock {
+    /// What env.toml asks for in `environment`, by world and name, as the inputs write it: its own
+    /// lines, with those of the variant added, put in their place or taken away.
+    pub fn requirements(
+        &self,
+        environment: &LockedEnvironment,
+    ) -> BTreeMap<(ArtifactKind, &str), &str> {
+        let tables =
+            [("dependencies.", ArtifactKind::Conda), ("pypi-dependencies.", ArtifactKind::Wheel)];
+        let mut out = BTreeMap::new();
+        for (table, kind) in tables {
+            let lines = self.inputs_below(table);
+            out.extend(lines.into_iter().map(|(name, line)| ((kind, name), line)));
+            let Some(variant) = &environment.variant else { continue };
+            for (name, line) in self.inputs_below(&format!("variants.{variant}.{table}")) {
+                match line {
+                    "false" => out.remove(&(kind, name)),
+                    line => out.insert((kind, name), line),
+                };
+            }
+        }
+        out
+    }
+
     /// The graph of `environment`. An edge to a package that this environment does not hold (it
-    /// comes from a marker that is true on another platform only) is left out.
+    /// comes from a marker that is true on another platform only, or from another variant) is left
+    /// out.
     pub fn graph<'l>(&'l self, environment: &LockedEnvironment) -> Graph<'l> {
         let mut graph = DiGraph::new();
         let mut nodes = BTreeMap::new();
@@ -56,14 +80,10 @@ impl Lock {
             }
         }
         let mut asked = BTreeSet::new();
-        for (prefix, kind) in
-            [("dependencies.", ArtifactKind::Conda), ("pypi-dependencies.", ArtifactKind::Wheel)]
-        {
-            for name in self.inputs_below(prefix).keys() {
-                // A conda package may stand in for a distribution of the same name.
-                let found = nodes.get(&(kind, *name)).or(nodes.get(&(ArtifactKind::Conda, *name)));
-                asked.extend(found);
-            }
+        for (kind, name) in self.requirements(environment).into_keys() {
+            // A conda package may stand in for a distribution of the same name.
+            let found = nodes.get(&(kind, name)).or(nodes.get(&(ArtifactKind::Conda, name)));
+            asked.extend(found);
         }
         // What gpuenv adds by itself, so that `pip list` works, say, nobody requires.
         let mut roots = asked.clone();

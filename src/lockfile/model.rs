@@ -6,7 +6,7 @@ use std::fmt;
 use rattler_conda_types::Subdir as Platform;
 
 use crate::hash::{Sha256, ShortHash};
-use crate::manifest::{Activation, ViewOptions};
+use crate::manifest::{Activation, Closure, VariantName, ViewOptions};
 use crate::relpath::{RelPath, RelPathError};
 
 /// The lock format this program writes.
@@ -20,7 +20,7 @@ pub struct Lock {
     pub inputs: BTreeMap<String, String>,
     /// Where artifacts come from, sorted by name.
     pub sources: Vec<Source>,
-    /// One closure a platform, sorted by platform name.
+    /// One closure a platform and variant, sorted by platform name, then variant.
     pub environments: Vec<LockedEnvironment>,
     /// All artifacts of all environments, sorted by id.
     pub packages: Vec<LockedPackage>,
@@ -58,11 +58,13 @@ pub enum SourceKind {
 /// The format of view manifests where a lock does not say one.
 pub const FIRST_VIEW_FORMAT: u32 = 1;
 
-/// The closure for one platform.
+/// The closure for one platform and variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockedEnvironment {
     /// conda subdir.
     pub platform: Platform,
+    /// The variant of env.toml; `None`: the environment that is none.
+    pub variant: Option<VariantName>,
     /// Hash over all that decides the view; see `store-layout/README.md`.
     pub env_id: ShortHash,
     /// Declared host interpreter (`3.11`), or `None` with conda's Python or none at all.
@@ -76,6 +78,18 @@ pub struct LockedEnvironment {
     /// Format of the view manifest that `view_hash` is of: hashes of two formats say nothing
     /// about each other.
     pub view_format: u32,
+}
+
+impl LockedEnvironment {
+    /// What names it.
+    pub fn closure(&self) -> Closure {
+        Closure { platform: self.platform, variant: self.variant.clone() }
+    }
+
+    /// Whether it is for GPUs: it was resolved for a CUDA line.
+    pub fn has_gpu(&self) -> bool {
+        self.virtual_packages.iter().any(|package| package.starts_with("__cuda="))
+    }
 }
 
 impl SourceKind {
@@ -200,9 +214,16 @@ impl Lock {
         self.inputs.get("env.name").map_or("", String::as_str)
     }
 
-    /// The environment for `platform`.
-    pub fn environment(&self, platform: Platform) -> Option<&LockedEnvironment> {
-        self.environments.iter().find(|environment| environment.platform == platform)
+    /// The environment called `closure`.
+    pub fn environment(&self, closure: &Closure) -> Option<&LockedEnvironment> {
+        self.environments.iter().find(|environment| {
+            environment.platform == closure.platform && environment.variant == closure.variant
+        })
+    }
+
+    /// What names its environments, in their order.
+    pub fn closures(&self) -> Vec<Closure> {
+        self.environments.iter().map(LockedEnvironment::closure).collect()
     }
 
     /// The package called `id`.
@@ -274,7 +295,7 @@ impl Lock {
     /// checks) keeps it.
     pub fn sort(&mut self) {
         self.sources.sort();
-        self.environments.sort_by_key(|environment| environment.platform);
+        self.environments.sort_by_key(LockedEnvironment::closure);
         for environment in &mut self.environments {
             environment.virtual_packages.sort();
             environment.virtual_packages.dedup();

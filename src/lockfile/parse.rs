@@ -296,6 +296,7 @@ fn source(table: &Table) -> Read<Source> {
 fn environment(table: &Table) -> Read<LockedEnvironment> {
     table.only(&[
         "platform",
+        "variant",
         "env-id",
         "host-python",
         "virtual-packages",
@@ -312,6 +313,7 @@ fn environment(table: &Table) -> Read<LockedEnvironment> {
     };
     Ok(LockedEnvironment {
         platform: table.need::<Platform>("platform", "a conda subdir")?,
+        variant: table.maybe("variant", "the name of a variant")?,
         env_id: table.need("env-id", "an env id")?,
         host_python: table.maybe_string("host-python")?,
         virtual_packages: table.strings("virtual-packages")?,

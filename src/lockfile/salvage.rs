@@ -1,6 +1,7 @@
 //! What of a lock can still be used when the lock itself cannot.
 
-use super::model::ArtifactKind;
+use super::model::{ArtifactKind, LockedPackage};
+use crate::hash::Sha256;
 
 /// A choice that a lock held.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,6 +14,23 @@ pub struct Pin {
     pub version: String,
     /// Conda build string.
     pub build: Option<String>,
+    /// File name.
+    pub file: Option<String>,
+    /// Digest of the file.
+    pub sha256: Option<Sha256>,
+}
+
+impl From<&LockedPackage> for Pin {
+    fn from(package: &LockedPackage) -> Self {
+        Pin {
+            kind: package.kind,
+            name: package.name.clone(),
+            version: package.version.clone(),
+            build: package.build.clone(),
+            file: Some(package.file.clone()),
+            sha256: Some(package.sha256),
+        }
+    }
 }
 
 /// The choices in the text of a lock that [`super::parse`] refuses: one with conflict markers, a
@@ -37,6 +55,8 @@ pub fn salvage(text: &str) -> Vec<Pin> {
                 "name" => block.name = value,
                 "version" => block.version = value,
                 "build" => block.build = value,
+                "file" => block.file = value,
+                "sha256" => block.sha256 = value,
                 _ => {}
             }
         }
@@ -54,6 +74,8 @@ struct Block {
     name: Option<String>,
     version: Option<String>,
     build: Option<String>,
+    file: Option<String>,
+    sha256: Option<String>,
 }
 
 impl Block {
@@ -63,6 +85,8 @@ impl Block {
             name: self.name?,
             version: self.version?,
             build: self.build,
+            file: self.file,
+            sha256: self.sha256.and_then(|digest| digest.parse().ok()),
         })
     }
 }

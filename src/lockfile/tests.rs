@@ -6,6 +6,7 @@ use rattler_conda_types::Subdir as Platform;
 use super::*;
 use crate::error::Report as _;
 use crate::hash::{Sha256, ShortHash};
+use crate::manifest::Closure;
 
 /// The example of the written grammar.
 fn documented() -> &'static str {
@@ -85,6 +86,7 @@ fn example() -> Lock {
         ],
         environments: vec![LockedEnvironment {
             platform: Platform::Linux64,
+            variant: None,
             env_id: ShortHash::of(&Sha256::of("")),
             host_python: None,
             virtual_packages: vec!["__cuda=11.8=0".into(), "__glibc=2.28=0".into()],
@@ -105,6 +107,10 @@ fn example() -> Lock {
     });
     lock.sort();
     lock
+}
+
+fn on(platform: Platform) -> Closure {
+    Closure { platform, variant: None }
 }
 
 #[track_caller]
@@ -228,7 +234,7 @@ fn damage_is_named_with_its_line() {
             "platforms\" = \"linux-64, linux-aarch64\"",
             "the lock has environments for linux-64",
         ),
-        ("\"env.platforms\" = \"linux-64\"\n", "", "ask for the platforms none"),
+        ("\"env.platforms\" = \"linux-64\"\n", "", "ask for environments for none"),
         ("[inputs]", "[imputs]", "unknown key `imputs`"),
         ("size = 512", "size 512", "damaged"),
         ("size = 512", "=======", "merge conflict"),
@@ -295,7 +301,7 @@ fn a_lock_alone_suffices_for_its_view() {
 #[test]
 fn graph_says_who_needs_what() {
     let lock = example();
-    let environment = lock.environment(Platform::Linux64).unwrap();
+    let environment = lock.environment(&on(Platform::Linux64)).unwrap();
     let graph = lock.graph(environment);
     let names = |nodes: &[Node]| {
         nodes.iter().map(|node| graph.package(*node).name.as_str()).collect::<Vec<_>>().join(" ")
@@ -355,7 +361,7 @@ fn two_platforms_share_a_wheel() {
     check(&lock).unwrap();
     assert_eq!(parse(&write(&lock), "gpuenv.lock").unwrap(), lock);
     let [x86, arm] = [Platform::Linux64, Platform::LinuxAarch64].map(|platform| {
-        let environment = lock.environment(platform).unwrap();
+        let environment = lock.environment(&on(platform)).unwrap();
         let graph = lock.graph(environment);
         graph.requires(graph.find("torch")[0]).len()
     });
@@ -482,5 +488,73 @@ proptest! {
             };
             prop_assert_eq!(pins(&read), pins(&lock));
         }
+    }
+}
+
+/// Two closures of one platform: sorted, read, each with its own graph; one wheel once.
+#[test]
+fn variants_stand_beside_each_other() {
+    let mut lock = example();
+    let old = write(&lock);
+    assert!(!old.contains("variant"), "without variants nothing says so");
+    let cpu = LockedEnvironment {
+        variant: Some("cpu".parse().unwrap()),
+        virtual_packages: vec!["__glibc=2.28=0".into()],
+        packages: ["six-1.16.0-py3-none-any.whl", "torch-2.1.0-py3-none-any.whl"]
+            .map(|id| PackageId(id.into()))
+            .into(),
+        view_hash: None,
+        ..lock.environments[0].clone()
+    };
+    lock.environments.insert(0, cpu);
+    for (key, value) in [
+        ("variants.cpu.platforms", "linux-64"),
+        ("variants.cpu.gpu", "false"),
+        ("variants.cpu.dependencies.python", "false"),
+        ("variants.cpu.pypi-dependencies.ours", "false"),
+        ("variants.cpu.pypi-dependencies.torch", "==2.*"),
+        ("variants.cpu.pypi-dependencies.six", "*"),
+    ] {
+        lock.inputs.insert(key.into(), value.into());
+    }
+    lock.set_env_ids();
+    lock.sort();
+    check(&lock).unwrap();
+    let text = write(&lock);
+    assert_eq!(parse(&text, "gpuenv.lock").unwrap(), lock);
+    assert!(text.contains("platform = \"linux-64\"\nvariant = \"cpu\"\nenv-id"), "{text}");
+    assert_eq!(text.matches("id = \"torch-").count(), 1);
+
+    let [base, cpu] = &lock.environments[..] else { panic!() };
+    assert_eq!((base.has_gpu(), cpu.has_gpu()), (true, false));
+    assert_ne!(base.env_id, cpu.env_id);
+    let graph = lock.graph(cpu);
+    let asked: Vec<&str> = graph
+        .packages()
+        .filter(|(node, _)| graph.is_asked_for(*node))
+        .map(|(_, package)| package.name.as_str())
+        .collect();
+    assert_eq!(asked, ["six", "torch"]);
+    assert_eq!(graph.requires(graph.find("torch")[0]).len(), 1, "not python, which it has not");
+    assert_eq!(lock.requirements(cpu)[&(ArtifactKind::Wheel, "torch")], "==2.*");
+    assert_eq!(lock.requirements(base)[&(ArtifactKind::Wheel, "torch")], "==2.1.0");
+
+    for (from, to, words) in [
+        ("variant = \"cpu\"\n", "", "environment `linux-64` is there twice"),
+        (
+            "variant = \"cpu\"",
+            "variant = \"gpu\"",
+            "linux-64, linux-64 cpu; the lock has environments for linux-64, linux-64 gpu",
+        ),
+        ("variant = \"cpu\"", "variant = \"default\"", "`default` is not the name of a variant"),
+        (
+            "\"variants.cpu.platforms\" = \"linux-64\"\n",
+            "",
+            "ask for environments for linux-64; the lock has environments for linux-64, linux-64 cpu",
+        ),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = refused(&text.replacen(from, to, 1)).to_string();
+        assert!(error.contains(words), "{error}");
     }
 }

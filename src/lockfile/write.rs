@@ -79,6 +79,7 @@ impl Writer {
     fn environment(&mut self, environment: &LockedEnvironment) {
         self.head("[[environment]]");
         self.text("platform", environment.platform.as_str());
+        self.maybe("variant", environment.variant.as_ref());
         self.text("env-id", &environment.env_id.to_string());
         self.maybe("host-python", environment.host_python.as_ref());
         self.list("virtual-packages", environment.virtual_packages.iter().map(|v| quote(v)));

@@ -285,6 +285,26 @@ pub enum FaultKind {
         /// From the key.
         key: String,
     },
+    /// A variant that removes what is not there.
+    #[error("variant `{variant}` removes `{name}`, which {table} does not have")]
+    NothingToRemove {
+        /// The variant.
+        variant: String,
+        /// The package.
+        name: String,
+        /// The table, as `[dependencies]`.
+        table: &'static str,
+        /// Names there that look like it.
+        nearest: Vec<String>,
+    },
+    /// A variant for a platform that the environment is not for.
+    #[error("platform `{name}` of a variant is not one of [env] platforms")]
+    ForeignPlatform {
+        /// The platform.
+        name: String,
+        /// Those of `[env]`.
+        known: Vec<String>,
+    },
     /// A variable that the view sets itself.
     #[error("`{0}` is set by gpuenv itself")]
     ReservedVariable(String),
@@ -338,6 +358,13 @@ impl FaultKind {
             ),
             FaultKind::WheelName { found, .. } => format!("write `{found}` as the key"),
             FaultKind::TwoDigests { .. } => "keep the right one".into(),
+            FaultKind::NothingToRemove { nearest, variant, .. } if nearest.is_empty() => {
+                format!("remove the line from [variants.{variant}]")
+            }
+            FaultKind::NothingToRemove { nearest, .. } => format!("did you mean {}?", list(nearest)),
+            FaultKind::ForeignPlatform { name, known } => {
+                format!("write {}, or add \"{name}\" to `platforms` in [env]", list(known))
+            }
             FaultKind::ReservedVariable(name) if name == "PATH" || name == "LD_LIBRARY_PATH" => {
                 "remove it; the view computes it from its packages".into()
             }
@@ -367,6 +394,8 @@ impl FaultKind {
             FaultKind::AbsoluteWheel { .. } => "absolute".into(),
             FaultKind::WheelName { .. } => "another distribution".into(),
             FaultKind::TwoDigests { .. } => "two digests".into(),
+            FaultKind::NothingToRemove { .. } => "nothing to remove".into(),
+            FaultKind::ForeignPlatform { .. } => "not in [env] platforms".into(),
             FaultKind::ReservedVariable(_) => "reserved".into(),
         }
     }

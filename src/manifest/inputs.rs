@@ -8,9 +8,10 @@ use uv_pep440::VersionSpecifiers;
 
 use super::location::lock_location;
 use super::model::{
-    CondaDependency, DependencyOverride, IndexSource, Manifest, Prereleases, SystemRequirements,
-    WheelDependency, WheelRequirementSource,
+    CondaDependency, DependencyOverride, Gpu, IndexSource, Manifest, Prereleases,
+    SystemRequirements, WheelDependency, WheelRequirementSource,
 };
+use super::variants::{Variant, VariantGpu};
 
 /// Everything in env.toml that can change the lock, one normalized fact a key, so that
 /// [`crate::lockfile::stale`] can say what changed and how.
@@ -31,6 +32,13 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
     put("env.platforms".into(), platforms.join(", "));
     if !manifest.env.channels.is_empty() {
         put("env.channels".into(), manifest.channel_names().join(", "));
+    }
+    if let Some(moment) = &manifest.env.exclude_newer.all {
+        put("env.exclude-newer".into(), moment.to_string());
+    }
+    for (name, moment) in &manifest.env.exclude_newer.packages {
+        let value = moment.as_ref().map_or("false".into(), ToString::to_string);
+        put(format!("env.exclude-newer-package.{name}"), value);
     }
     for dependency in &manifest.dependencies {
         put(
@@ -83,18 +91,7 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
     }
 
     if let Some(gpu) = &manifest.gpu {
-        put("gpu.cuda".into(), format!("{}.{}", gpu.cuda.0, gpu.cuda.1));
-        if let Some(driver) = &gpu.driver {
-            put("gpu.driver".into(), driver.to_string());
-        }
-        if gpu.mixed {
-            put("gpu.allow-mixed-cuda".into(), "true".into());
-        }
-        if !gpu.archs.is_empty() {
-            let archs: Vec<String> =
-                gpu.archs.iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
-            put("gpu.archs".into(), archs.join(", "));
-        }
+        gpu_facts(gpu, "gpu", &mut put);
     }
     if let Some(host) = &manifest.host {
         put("host.python".into(), host.python.to_string());
@@ -128,7 +125,49 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
             put(format!("view.{key}.{name}"), "true".into());
         }
     }
+    for (name, variant) in &manifest.variants {
+        variant_facts(variant, &format!("variants.{name}"), &mut put);
+    }
     facts
+}
+
+fn gpu_facts(gpu: &Gpu, at: &str, put: &mut dyn FnMut(String, String)) {
+    put(format!("{at}.cuda"), format!("{}.{}", gpu.cuda.0, gpu.cuda.1));
+    if let Some(driver) = &gpu.driver {
+        put(format!("{at}.driver"), driver.to_string());
+    }
+    if gpu.mixed {
+        put(format!("{at}.allow-mixed-cuda"), "true".into());
+    }
+    if !gpu.archs.is_empty() {
+        let archs: Vec<String> =
+            gpu.archs.iter().map(|(major, minor)| format!("{major}.{minor}")).collect();
+        put(format!("{at}.archs"), archs.join(", "));
+    }
+}
+
+/// The platforms are always there: they say that there is such a variant.
+fn variant_facts(variant: &Variant, at: &str, put: &mut dyn FnMut(String, String)) {
+    let platforms: Vec<&str> = variant.platforms.iter().map(|p| p.as_str()).collect();
+    put(format!("{at}.platforms"), platforms.join(", "));
+    match &variant.gpu {
+        VariantGpu::Same => {}
+        VariantGpu::Without => put(format!("{at}.gpu"), "false".into()),
+        VariantGpu::Other(gpu) => gpu_facts(gpu, &format!("{at}.gpu"), put),
+    }
+    for line in &variant.dependencies {
+        let key = format!("{at}.dependencies.{}", line.name.as_normalized());
+        put(key, conda_requirement(&line.spec));
+    }
+    for name in &variant.without {
+        put(format!("{at}.dependencies.{}", name.value.as_normalized()), "false".into());
+    }
+    for line in &variant.pypi_dependencies {
+        put(format!("{at}.pypi-dependencies.{}", line.name), wheel_requirement(line));
+    }
+    for name in &variant.without_pypi {
+        put(format!("{at}.pypi-dependencies.{}", name.value), "false".into());
+    }
 }
 
 impl Manifest {

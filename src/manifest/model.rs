@@ -10,6 +10,8 @@ use uv_normalize::{ExtraName, PackageName as DistName};
 use uv_pep440::{Version, VersionSpecifiers};
 use uv_pep508::MarkerTree;
 
+use super::moment::ExcludeNewer;
+use super::variants::{Variant, VariantName};
 use crate::driver::Driver;
 use crate::relpath::RelPath;
 
@@ -52,6 +54,8 @@ pub struct Manifest {
     pub view: ViewOptions,
     /// `[verify]`.
     pub verify: Verify,
+    /// `[variants]`; empty in a view of one ([`Manifest::closures`]).
+    pub variants: BTreeMap<VariantName, Variant>,
 }
 
 /// `[env]`.
@@ -63,6 +67,8 @@ pub struct Env {
     pub platforms: Vec<Platform>,
     /// Channels in strict priority order: a name, a URL or a path, as written.
     pub channels: Vec<Spanned<String>>,
+    /// `exclude-newer` and `exclude-newer-package`: what was not there yet is left out.
+    pub exclude_newer: ExcludeNewer,
 }
 
 /// One line of `[dependencies]`.
@@ -89,6 +95,8 @@ pub struct WheelDependency {
     pub marker: MarkerTree,
     /// The whole line.
     pub span: Span,
+    /// Its number among all lines of this kind in env.toml, those of variants too, from 0.
+    pub number: usize,
 }
 
 /// Where a wheel requirement is looked for.

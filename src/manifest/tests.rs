@@ -69,6 +69,11 @@ system-requirements.archspec = x86_64_v3
 system-requirements.libc = 2.31
 system-requirements.linux = 5.4
 system-requirements.macos = 12.3
+variants.cpu.dependencies.cudnn = false
+variants.cpu.gpu = false
+variants.cpu.platforms = linux-64
+variants.cpu.pypi-dependencies.paddlepaddle = ==2.5.2
+variants.cpu.pypi-dependencies.paddlepaddle-gpu = false
 view.allow-duplicate-sonames.libgomp.so.1 = true
 view.allow-external-links.cudatoolkit-dev = true
 view.skip-link-scripts.cudatoolkit-dev = true
@@ -164,12 +169,7 @@ fn every_fault_has_its_place() {
             "`dependencies`?",
             "dependncies",
         ),
-        (
-            "[variants.cpu]\ngpu = false\n",
-            "[variants] is not supported",
-            "second directory",
-            "variants",
-        ),
+        ("[feature.x]\n", "[feature] is not supported", "[variants.NAME]", "feature"),
         ("[tasks]\n", "[tasks] is not supported", "gpuenv run", "tasks"),
         (
             "[dependencies]\npython = 3.9\n",

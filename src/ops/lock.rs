@@ -3,21 +3,21 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use rattler_conda_types::Subdir as Platform;
-
 use super::context::Context;
-use super::problem::{keep, keep_pins, problem};
+use super::problem::{keep, keep_pins};
 use super::project::{LOCK, MANIFEST, Project};
-use crate::error::{Exit, Failure, Report, Result, Snippet};
+use super::solve::{self, Solved};
+use super::update::Update;
+use crate::error::{Exit, Report, Result};
 use crate::fs::{self, FsError};
 use crate::hash::{Sha256, ShortHash};
 use crate::lockfile::{
     self, ArtifactKind, Lock, LockErrorKind, LockedEnvironment, LockedPackage, PackageId, Source,
     SourceKind, Stale,
 };
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Closure, Manifest};
 use crate::progress::Event;
-use crate::resolve::{self, ChosenKind, Keep, Key, SolveError};
+use crate::resolve::{self, ChosenKind, Keep, Key};
 use crate::sources::Pinned;
 
 /// What `lock` did.
@@ -29,7 +29,7 @@ pub struct Locked {
     pub text: String,
     /// Whether gpuenv.lock was written.
     pub written: bool,
-    /// Changes of versions, per platform, in words.
+    /// Changes of versions, per platform and variant, in words.
     pub changes: Vec<Change>,
 }
 
@@ -38,6 +38,9 @@ pub struct Locked {
 pub struct Change {
     /// Platform.
     pub platform: String,
+    /// Variant of env.toml; `None`: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// Package name.
     pub name: String,
     /// Version before.
@@ -73,29 +76,19 @@ impl Report for LockCheckError {
     }
 }
 
-/// A [`SolveError`] with the text that its span points into.
+/// Two closures take files of one name and source that are not the same.
 #[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-struct SolveFailure {
-    error: SolveError,
-    text: String,
+#[error("two variants take different files called {id} from one kind of source")]
+struct TwoFiles {
+    id: String,
 }
 
-impl Report for SolveFailure {
+impl Report for TwoFiles {
     fn exit(&self) -> Exit {
-        self.error.exit()
+        Exit::User
     }
     fn hint(&self) -> Option<String> {
-        self.error.hint()
-    }
-    fn snippet(&self) -> Option<Snippet> {
-        let span = self.error.span()?;
-        Some(Snippet {
-            file: MANIFEST.into(),
-            text: self.text.clone(),
-            span,
-            label: "asked for here".into(),
-        })
+        Some("a lock tells them apart by their names alone: rename one of the files, or take both from indexes of [pypi-options.indexes]".into())
     }
 }
 
@@ -132,9 +125,9 @@ pub fn check(ctx: &Context) -> Result<Lock> {
     if stale.is_empty() { Ok(lock) } else { Err(LockCheckError::Stale(stale).into()) }
 }
 
-/// Resolves unless the lock fits already; `fresh` resolves anyway and keeps nothing.
-pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
-    let (mut locked, old_text) = resolve(ctx, fresh)?;
+/// Resolves unless the lock fits already and nothing is to be updated.
+pub fn lock(ctx: &Context, update: &Update) -> Result<Locked> {
+    let (mut locked, old_text) = resolve(ctx, update)?;
     if locked.written {
         locked.written = ctx.project.write_lock(&locked.lock, old_text.as_deref())?;
     }
@@ -142,10 +135,10 @@ pub fn lock(ctx: &Context, fresh: bool) -> Result<Locked> {
 }
 
 /// What [`lock`] would do, and the text of the lock that there is. Nothing is written.
-pub fn resolve(ctx: &Context, fresh: bool) -> Result<(Locked, Option<String>)> {
+pub fn resolve(ctx: &Context, update: &Update) -> Result<(Locked, Option<String>)> {
     let manifest = ctx.project.manifest()?;
     let inputs = manifest::inputs(&manifest);
-    let (old_lock, old_text, mut pins) = match ctx.project.lock_text()? {
+    let (old_lock, old_text, pins) = match ctx.project.lock_text()? {
         None => (None, None, Vec::new()),
         Some(text) => match lockfile::parse(&text, LOCK) {
             Ok(lock) => (Some(lock), Some(text), Vec::new()),
@@ -161,19 +154,22 @@ pub fn resolve(ctx: &Context, fresh: bool) -> Result<(Locked, Option<String>)> {
         },
     };
     if let (Some(lock), Some(text)) = (&old_lock, &old_text)
-        && !fresh
+        && *update == Update::Nothing
         && stale(&ctx.project, lock, &manifest)?.is_empty()
     {
         let locked =
             Locked { lock: lock.clone(), text: text.clone(), written: false, changes: Vec::new() };
         return Ok((locked, old_text));
     }
-    if fresh {
-        pins.clear();
-    }
-    let keep = |platform| match &old_lock {
-        Some(lock) if !fresh => keep(lock, platform),
-        _ => keep_pins(pins.iter().cloned()),
+    update.check(&manifest, old_lock.is_some() || !pins.is_empty(), || match &old_lock {
+        Some(lock) => lock.packages.iter().map(|p| p.name.clone()).collect(),
+        None => pins.iter().map(|pin| pin.name.clone()).collect(),
+    })?;
+    let keep = |closure: &Closure| {
+        update.free(match &old_lock {
+            Some(lock) => keep(lock, closure),
+            None => keep_pins(pins.iter().cloned()),
+        })
     };
     let lock = resolve_all(ctx, &manifest, inputs, &keep)?;
     let lock = match &old_lock {
@@ -190,32 +186,19 @@ fn resolve_all(
     ctx: &Context,
     manifest: &Manifest,
     inputs: BTreeMap<String, String>,
-    keep: &dyn Fn(Platform) -> Keep,
+    keep: &(dyn Fn(&Closure) -> Keep + Sync),
 ) -> Result<Lock> {
-    let sources = ctx.sources()?;
     let mut lock = Lock { inputs, ..Lock::default() };
     let mut packages: BTreeMap<PackageId, LockedPackage> = BTreeMap::new();
     let mut used: BTreeSet<Source> = BTreeSet::new();
     if let Some(text) = without_cuda(manifest) {
         ctx.progress.event(Event::Note { text: &text });
     }
-    for &platform in &manifest.env.platforms {
-        ctx.progress.event(Event::Phase { name: "resolving", items: None, bytes: None });
-        let universe = sources.universe(manifest, platform)?;
-        let problem = problem(manifest, platform, keep(platform));
-        let solution = resolve::solve(&problem, &universe)
-            .map_err(|error| Failure::from(SolveFailure { error, text: manifest.text.clone() }))?;
-        for text in &solution.warnings {
-            ctx.progress.event(Event::Warning { text });
-        }
-        for text in &solution.notes {
-            ctx.progress.event(Event::Note { text });
-        }
-        let pins = universe.pin_all(&solution.packages)?;
+    for Solved { closure, problem, packages: solved } in solve::all(ctx, manifest, keep)? {
         let mut ids = Vec::new();
-        for (chosen, pinned) in solution.packages.iter().zip(pins) {
+        for (chosen, pinned) in &solved {
             used.insert(pinned.source.clone());
-            let package = locked_package(chosen, pinned, &packages);
+            let package = locked_package(chosen, pinned.clone(), &packages);
             ids.push(package.id.clone());
             match packages.entry(package.id.clone()) {
                 Entry::Vacant(slot) => {
@@ -224,13 +207,17 @@ fn resolve_all(
                 // One wheel on two platforms may need different things there.
                 Entry::Occupied(mut slot) => {
                     let both = slot.get_mut();
+                    if both.sha256 != package.sha256 {
+                        return Err(TwoFiles { id: package.id.0 }.into());
+                    }
                     both.requires.extend(package.requires);
                     both.edges.extend(package.edges);
                 }
             }
         }
         lock.environments.push(LockedEnvironment {
-            platform,
+            platform: closure.platform,
+            variant: closure.variant,
             env_id: ShortHash::of(&Sha256::of([])),
             host_python: manifest.host.as_ref().map(|h| h.python.to_string()),
             virtual_packages: virtual_package_strings(&problem),
@@ -248,12 +235,12 @@ fn resolve_all(
 
 /// A sentence where `[gpu]` cannot hold everywhere.
 fn without_cuda(manifest: &Manifest) -> Option<String> {
-    manifest.gpu.as_ref()?;
-    let macs: Vec<&str> =
-        manifest.env.platforms.iter().filter(|p| p.is_osx()).map(|p| p.as_str()).collect();
-    (!macs.is_empty()).then(|| {
-        format!("there is no CUDA on macOS: [gpu] does not count for {}", macs.join(" and "))
-    })
+    let closures = manifest.closures().into_iter();
+    let macs =
+        closures.filter(|(closure, merged)| closure.platform.is_osx() && merged.gpu.is_some());
+    let macs: Vec<String> = macs.map(|(closure, _)| closure.to_string()).collect();
+    (!macs.is_empty())
+        .then(|| format!("there is no CUDA on macOS: [gpu] does not count for {}", macs.join(", ")))
 }
 
 fn virtual_package_strings(problem: &resolve::Problem) -> Vec<String> {
@@ -364,8 +351,8 @@ fn carry_over(mut lock: Lock, old: &Lock) -> Lock {
     lock
 }
 
-fn versions(lock: &Lock, platform: Platform) -> BTreeMap<(ArtifactKind, String), String> {
-    let environment = lock.environment(platform);
+fn versions(lock: &Lock, closure: &Closure) -> BTreeMap<(ArtifactKind, String), String> {
+    let environment = lock.environment(closure);
     environment
         .into_iter()
         .flat_map(|environment| lock.packages_of(environment))
@@ -379,18 +366,20 @@ fn versions(lock: &Lock, platform: Platform) -> BTreeMap<(ArtifactKind, String),
         .collect()
 }
 
-/// What differs between two locks, sorted by platform and name.
+/// What differs between two locks, sorted by platform, variant and name.
 pub fn changes(old: Option<&Lock>, new: &Lock) -> Vec<Change> {
     let mut out = Vec::new();
     for environment in &new.environments {
-        let before = old.map(|o| versions(o, environment.platform)).unwrap_or_default();
-        let after = versions(new, environment.platform);
+        let closure = environment.closure();
+        let before = old.map(|o| versions(o, &closure)).unwrap_or_default();
+        let after = versions(new, &closure);
         let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
         for key in names {
             let (was, is) = (before.get(key).cloned(), after.get(key).cloned());
             if was != is {
                 out.push(Change {
-                    platform: environment.platform.to_string(),
+                    platform: closure.platform.to_string(),
+                    variant: closure.variant.as_ref().map(ToString::to_string),
                     name: key.1.clone(),
                     was,
                     is,

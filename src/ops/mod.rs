@@ -9,3 +9,6 @@ pub mod project;
 pub mod realize;
 pub mod run;
 pub mod show;
+mod solve;
+pub mod update;
+pub mod variant;

@@ -8,9 +8,9 @@ use uv_pep440::VersionSpecifiers;
 use uv_pep508::MarkerTree;
 
 use crate::lockfile::{ArtifactKind, Lock, Pin};
-use crate::manifest::{Manifest, WheelRequirementSource};
+use crate::manifest::{Closure, Manifest, WheelRequirementSource};
 use crate::resolve::{
-    Asker, CondaRequirement, GpuTarget, Keep, Problem, WheelOrigin, WheelRequirement,
+    Asker, CondaRequirement, GpuTarget, Keep, KeptWheel, Problem, WheelOrigin, WheelRequirement,
 };
 
 /// The problem for `platform`, with what is kept where it still fits.
@@ -26,8 +26,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
     let mut wheels: Vec<WheelRequirement> = manifest
         .pypi_dependencies
         .iter()
-        .enumerate()
-        .map(|(at, d)| {
+        .map(|d| {
             let (specifiers, origin) = match &d.source {
                 WheelRequirementSource::Index { specifiers, index: None } => {
                     (specifiers.clone(), WheelOrigin::Default)
@@ -36,7 +35,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
                     (specifiers.clone(), WheelOrigin::Index(name.clone()))
                 }
                 WheelRequirementSource::Url { .. } | WheelRequirementSource::Path(_) => {
-                    (VersionSpecifiers::empty(), WheelOrigin::Direct(at))
+                    (VersionSpecifiers::empty(), WheelOrigin::Direct(d.number))
                 }
             };
             WheelRequirement {
@@ -58,11 +57,13 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
         channels: manifest.channel_names(),
         conda,
         wheels,
+        indexes: manifest.pypi_options.indexes.keys().cloned().collect(),
         constraints: manifest.pypi_options.constraints.clone(),
         overrides: manifest.pypi_options.overrides.clone(),
         prereleases: manifest.pypi_options.prereleases,
         conda_pypi_map: manifest.conda_pypi_map.clone(),
         gpu: gpu(manifest, platform),
+        exclude_newer: manifest.env.exclude_newer.clone(),
         keep,
     }
 }
@@ -159,15 +160,11 @@ fn is_of_family(archspec: &str, platform: Platform) -> bool {
     family.is_none_or(|(_, platforms)| platforms.contains(&platform))
 }
 
-/// What the old lock holds for `platform`.
-pub fn keep(lock: &Lock, platform: Platform) -> Keep {
-    let packages = lock.environment(platform).into_iter().flat_map(|e| lock.packages_of(e));
-    keep_pins(packages.map(|p| Pin {
-        kind: p.kind,
-        name: p.name.clone(),
-        version: p.version.clone(),
-        build: p.build.clone(),
-    }))
+/// What the old lock holds for `closure`; where it has no such variant, what it holds for none.
+pub fn keep(lock: &Lock, closure: &Closure) -> Keep {
+    let base = Closure { variant: None, ..closure.clone() };
+    let environment = lock.environment(closure).or_else(|| lock.environment(&base));
+    keep_pins(environment.into_iter().flat_map(|e| lock.packages_of(e)).map(Pin::from))
 }
 
 /// Choices of an old lock as preferences of the solver; of a name pinned twice, the later wins.
@@ -182,7 +179,8 @@ pub fn keep_pins(pins: impl IntoIterator<Item = Pin>) -> Keep {
             }
             ArtifactKind::Wheel => {
                 if let (Ok(name), Ok(version)) = (pin.name.parse(), pin.version.parse()) {
-                    keep.wheels.insert(name, version);
+                    let file = pin.file.unwrap_or_default();
+                    keep.wheels.insert(name, KeptWheel { version, file, sha256: pin.sha256 });
                 }
             }
         }

@@ -10,16 +10,18 @@ use std::time::Duration;
 use rattler_conda_types::Subdir as Platform;
 
 use super::context::Context;
-use super::generation;
+use super::generation::{self, Generation};
 use super::lock::{self, LockCheckError};
 use super::project::LOCK;
+use super::update::Update;
+use super::variant;
 use crate::error::{Exit, Failure, Report, Result};
 use crate::hash::{Sha256, ShortHash};
 use crate::lockfile::{
     ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, SourceKind, Verification,
 };
 use crate::machine;
-use crate::manifest::{Framework, Manifest};
+use crate::manifest::{Closure, Framework, Manifest};
 use crate::package::UnpackPolicy;
 use crate::progress::{Event, Progress};
 use crate::relpath::{RelPath, RelPathError};
@@ -31,8 +33,10 @@ use crate::view::manifest::ViewManifest;
 use crate::view::{self, DirectUrl, PackageInput, PlanInput};
 
 /// Options of `realize`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RealizeOptions {
+    /// Which variant; `None`: see [`super::variant`].
+    pub variant: Option<String>,
     /// Fail where the lock does not fit; never write it.
     pub locked: bool,
     /// Only say what would be done.
@@ -46,6 +50,8 @@ pub struct RealizeOptions {
 pub struct Realized {
     /// The platform realized.
     pub platform: Platform,
+    /// The variant realized, where there are several; `default` is the one that is none.
+    pub variant: Option<String>,
     /// Env id of the lock.
     pub env_id: ShortHash,
     /// The view.
@@ -175,21 +181,37 @@ pub struct Ready {
 }
 
 /// First half of the verb: locks if needed. What it did stands whatever becomes of the rest.
-pub fn ready(ctx: &Context, options: RealizeOptions) -> Result<Ready> {
+pub fn ready(ctx: &Context, options: &RealizeOptions) -> Result<Ready> {
     let manifest = ctx.project.manifest()?;
+    // A misspelled name is not worth a solve.
+    if let Some(name) = variant::given(options.variant.as_deref()) {
+        let closures: Vec<Closure> = manifest.closures().into_iter().map(|(c, _)| c).collect();
+        variant::require(&closures, Some(current_platform()?), name)?;
+    }
     let hook = hook(ctx, &manifest, options)?;
     let (lock, text, locked) = current_lock(ctx, &manifest, options)?;
     Ok(Ready { locked, manifest, lock, text, hook })
 }
 
 /// Second half: fetches, builds, verifies.
-pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<Realized> {
+pub fn realize(ctx: &Context, options: &RealizeOptions, ready: &Ready) -> Result<Realized> {
     let Ready { manifest, lock, text, hook, .. } = ready;
     let platform = current_platform()?;
-    let environment = environment(lock, platform)?.clone();
+    let named = variant::given(options.variant.as_deref());
+    let choice = variant::choose(lock, platform, named, &ctx.project)?;
+    if let Some(text) = &choice.note {
+        ctx.progress.event(Event::Note { text });
+    }
+    let environment = choice.environment.clone();
+    let variant = choice.among_several.then(|| environment.closure().variant_name().to_owned());
+    let mark = |number: u64| match &variant {
+        Some(name) => generation::mark(&ctx.project, number, name, named.is_some()),
+        None => Ok(()),
+    };
     let store = ctx.store()?;
     let mut done = Realized {
         platform,
+        variant: variant.clone(),
         env_id: environment.env_id,
         view: PathBuf::new(),
         packages: environment.packages.len(),
@@ -200,8 +222,11 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
         lock_written: false,
         findings: Vec::new(),
     };
-    if let Some(view) = up_to_date(ctx, &store, options, ready, &environment)? {
-        done.view = view;
+    if let Some(there) = up_to_date(ctx, &store, options, ready, &environment)? {
+        if !options.dry_run {
+            mark(there.number)?;
+        }
+        done.view = there.view;
         return Ok(done);
     }
 
@@ -270,7 +295,8 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
             built.view_hash
         }
     };
-    for environment in new.environments.iter_mut().filter(|e| e.platform == platform) {
+    // Closures of the same packages have one view.
+    for environment in new.environments.iter_mut().filter(|e| e.env_id == done.env_id) {
         // What a later gpuenv recorded is for it to compare.
         if environment.view_format <= ViewManifest::FORMAT {
             environment.view_hash = Some(view_hash);
@@ -278,6 +304,7 @@ pub fn realize(ctx: &Context, options: RealizeOptions, ready: &Ready) -> Result<
         }
     }
     let pointed = generation::point(&ctx.project, &store, &done.view)?;
+    mark(pointed.number)?;
     done.generation = pointed.new;
     if let Some(error) = pointed.unregistered {
         let text = format!(
@@ -348,10 +375,10 @@ fn comparable(environment: &LockedEnvironment) -> Option<&Sha256> {
 fn up_to_date(
     ctx: &Context,
     store: &Store,
-    options: RealizeOptions,
+    options: &RealizeOptions,
     ready: &Ready,
     environment: &LockedEnvironment,
-) -> Result<Option<PathBuf>> {
+) -> Result<Option<Generation>> {
     let Ready { manifest, lock, hook, .. } = ready;
     let Some(generation) = generation::current(&ctx.project) else { return Ok(None) };
     let python = match &environment.host_python {
@@ -381,7 +408,7 @@ fn up_to_date(
         // Said when it was built; not again.
         let _unregistered = generation::register(&ctx.project, store, generation.number)?;
     }
-    Ok(fits.then_some(generation.view))
+    Ok(fits.then_some(generation))
 }
 
 /// The check of `[verify]`.
@@ -394,7 +421,7 @@ struct ProjectHook {
 fn hook(
     ctx: &Context,
     manifest: &Manifest,
-    options: RealizeOptions,
+    options: &RealizeOptions,
 ) -> Result<Option<ProjectHook>> {
     let Some(script) = manifest.verify.script.as_ref().filter(|_| !options.no_verify) else {
         return Ok(None);
@@ -427,7 +454,7 @@ fn run_hook(ctx: &Context, view: &Path, hook: &ProjectHook) -> Result<verify::Ou
 fn current_lock(
     ctx: &Context,
     manifest: &Manifest,
-    options: RealizeOptions,
+    options: &RealizeOptions,
 ) -> Result<(Lock, String, Option<lock::Locked>)> {
     let stale = match ctx.project.lock()? {
         Some((lock, text)) => {
@@ -446,21 +473,10 @@ fn current_lock(
         ctx.progress.event(Event::Note { text: &stale.to_string() });
     }
     let locked = match options.dry_run {
-        true => lock::resolve(ctx, false)?.0,
-        false => lock::lock(ctx, false)?,
+        true => lock::resolve(ctx, &Update::Nothing)?.0,
+        false => lock::lock(ctx, &Update::Nothing)?,
     };
     Ok((locked.lock.clone(), locked.text.clone(), Some(locked)))
-}
-
-/// The closure for `platform`.
-pub fn environment(lock: &Lock, platform: Platform) -> Result<&LockedEnvironment> {
-    lock.environments.iter().find(|e| e.platform == platform).ok_or_else(|| {
-        RealizeError::Platform {
-            here: platform,
-            have: lock.environments.iter().map(|e| e.platform.to_string()).collect(),
-        }
-        .into()
-    })
 }
 
 /// What env.toml allows a package to hold.
@@ -588,7 +604,11 @@ impl Job<'_> {
         packages: &[&'b LockedPackage],
         stored: &'b BTreeMap<Sha256, StoredPackage>,
     ) -> Result<Vec<PackageInput<'b>>> {
-        let graph = self.lock.graph(self.environment);
+        // Closures of the same packages have one view: what counts is what the first asks for, so
+        // that a variant that is added changes no view that was built.
+        let same = |e: &&LockedEnvironment| e.env_id == self.environment.env_id;
+        let first = self.lock.environments.iter().find(same).unwrap_or(self.environment);
+        let graph = self.lock.graph(first);
         let asked: BTreeSet<&PackageId> = graph
             .packages()
             .filter(|(node, _)| graph.is_asked_for(*node))
@@ -671,6 +691,7 @@ mod tests {
     fn an_older_glibc_is_told_before_anything_is_fetched() {
         let environment = LockedEnvironment {
             platform: Platform::Linux64,
+            variant: None,
             env_id: ShortHash::of(&Sha256::of("")),
             host_python: None,
             virtual_packages: vec!["__cuda=11.8=0".into(), "__glibc=2.28=0".into()],

@@ -8,7 +8,9 @@ use std::path::Path;
 use super::generation::{self, Generation};
 use super::project::Project;
 use super::realize::current_platform;
+use super::variant::{self, VariantError};
 use crate::error::{Exit, Failure, Report, Result};
+use crate::lockfile::LockedEnvironment;
 use crate::store::env_name;
 use crate::view::activate::{Activation, Env, launch};
 use crate::{lockfile, manifest};
@@ -56,18 +58,35 @@ impl Prepared {
     }
 }
 
-/// Finds the project's environment and computes what it changes.
-pub fn prepare(dir: Option<&Path>) -> Result<Prepared> {
+/// Finds the project's environment, the one in use or that of `variant`, and computes what it
+/// changes.
+pub fn prepare(dir: Option<&Path>, variant: Option<&str>) -> Result<Prepared> {
     let project = Project::find(dir)?;
-    let generation = generation::require(&project)?;
+    let variant = variant::given(variant);
+    let generation = match variant {
+        Some(name) => of_variant(&project, name)?,
+        None => generation::require(&project)?,
+    };
     let inherited: Env = std::env::vars_os().collect();
     let activation = Activation::for_view(&generation.view, &inherited)?;
-    Ok(Prepared { activation, inherited, stale: stale(&project, &generation) })
+    Ok(Prepared { activation, inherited, stale: stale(&project, &generation, variant) })
+}
+
+/// The view of a variant; in a project of one environment, that is the one in use.
+fn of_variant(project: &Project, name: &str) -> Result<Generation> {
+    let lock = project.require_lock()?;
+    let platform = current_platform()?;
+    variant::require(&lock.closures(), Some(platform), name)?;
+    if lock.environments.iter().filter(|e| e.platform == platform).count() == 1 {
+        return generation::require(project);
+    }
+    let found = generation::of_variant(project, name).filter(|g| g.view.is_dir());
+    Ok(found.ok_or_else(|| VariantError::NotBuilt(name.to_owned()))?)
 }
 
 /// A sentence if the lock has moved on from what is built; that the lock cannot be read is for
 /// `realize` to say.
-fn stale(project: &Project, generation: &Generation) -> Option<String> {
+fn stale(project: &Project, generation: &Generation, variant: Option<&str>) -> Option<String> {
     let (lock, _) = project.lock().ok()??;
     let inputs = manifest::inputs(&project.manifest().ok()?);
     if let Some(first) = lockfile::stale(&lock, &inputs).first() {
@@ -75,12 +94,19 @@ fn stale(project: &Project, generation: &Generation) -> Option<String> {
             "env.toml has changed since this environment was locked ({first}): run `gpuenv realize`"
         ));
     }
-    let environment = lock.environment(current_platform().ok()?)?;
+    let platform = current_platform().ok()?;
     let python =
         std::fs::read_link(generation.view.join("bin/python")).ok().filter(|p| p.is_absolute());
-    let key = super::realize::view_key(&environment.env_id, python.as_deref());
-    let meant = env_name(&key, lock.name());
-    (generation.view.file_name() != Some(OsStr::new(&meant))).then(|| {
+    let mut meant = lock.environments.iter().filter(|environment| {
+        environment.platform == platform
+            && variant.is_none_or(|name| environment.closure().variant_name() == name)
+    });
+    let is_meant = |environment: &LockedEnvironment| {
+        let key = super::realize::view_key(&environment.env_id, python.as_deref());
+        let name = env_name(&key, lock.name());
+        generation.view.file_name() == Some(OsStr::new(&name))
+    };
+    (!meant.any(is_meant)).then(|| {
         "gpuenv.lock has changed since this environment was built: run `gpuenv realize`".into()
     })
 }

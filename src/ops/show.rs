@@ -1,18 +1,21 @@
 //! `list`, `tree`, `why`: what the lock says, as data that can be printed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
 
 use crate::error::{Exit, Report, Result};
-use crate::lockfile::{self, ArtifactKind, Graph, Lock, LockedPackage, Node};
+use crate::lockfile::{self, ArtifactKind, Graph, Lock, LockedEnvironment, LockedPackage, Node};
 
 /// One environment of the lock.
 #[derive(Clone, Debug, Serialize)]
 pub struct Listing {
     /// Platform.
     pub platform: String,
+    /// Variant of env.toml; `None`: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// Bytes of all artifacts.
     pub size: u64,
     /// Packages by name.
@@ -46,6 +49,19 @@ pub struct UnknownName {
     near: Option<String>,
 }
 
+impl UnknownName {
+    /// For `name`, which is none of `known`.
+    pub(super) fn among<'n>(known: impl IntoIterator<Item = &'n str>, name: &str) -> Self {
+        let near = known
+            .into_iter()
+            .map(|known| (strsim::jaro_winkler(known, name), known))
+            .filter(|(score, _)| *score > 0.8)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, known)| known.to_owned());
+        UnknownName { name: name.to_owned(), near }
+    }
+}
+
 impl Report for UnknownName {
     fn exit(&self) -> Exit {
         Exit::User
@@ -58,15 +74,45 @@ impl Report for UnknownName {
     }
 }
 
-/// All environments, packages by name.
-pub fn list(lock: &Lock) -> Vec<Listing> {
-    lock.environments
-        .iter()
+/// `linux-64`, or `linux-64 cpu`.
+fn place(platform: &str, variant: &Option<String>) -> String {
+    match variant {
+        Some(variant) => format!("{platform} {variant}"),
+        None => platform.to_owned(),
+    }
+}
+
+impl Listing {
+    /// What the environment is called: `linux-64`, or `linux-64 cpu`.
+    pub fn place(&self) -> String {
+        place(&self.platform, &self.variant)
+    }
+}
+
+/// The environments of `lock`, or those of `variant`.
+fn environments<'l>(
+    lock: &'l Lock,
+    variant: Option<&str>,
+) -> Result<impl Iterator<Item = &'l LockedEnvironment> + use<'l>> {
+    if let Some(name) = variant {
+        super::variant::require(&lock.closures(), None, name)?;
+    }
+    let variant = variant.map(str::to_owned);
+    let wanted = move |environment: &&LockedEnvironment| {
+        variant.as_deref().is_none_or(|name| environment.closure().variant_name() == name)
+    };
+    Ok(lock.environments.iter().filter(wanted))
+}
+
+/// All environments, or those of `variant`, packages by name.
+pub fn list(lock: &Lock, variant: Option<&str>) -> Result<Vec<Listing>> {
+    Ok(environments(lock, variant)?
         .map(|environment| {
             let mut packages: Vec<&LockedPackage> = lock.packages_of(environment).collect();
             packages.sort_by_key(|p| (&p.name, p.kind));
             Listing {
                 platform: environment.platform.to_string(),
+                variant: environment.variant.as_ref().map(ToString::to_string),
                 size: packages.iter().map(|p| p.size).sum(),
                 packages: packages
                     .into_iter()
@@ -82,7 +128,7 @@ pub fn list(lock: &Lock) -> Vec<Listing> {
                     .collect(),
             }
         })
-        .collect()
+        .collect())
 }
 
 /// A forest of one environment.
@@ -90,6 +136,9 @@ pub fn list(lock: &Lock) -> Vec<Listing> {
 pub struct Tree {
     /// Platform.
     pub platform: String,
+    /// Variant of env.toml; `None`: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// What stands at the top.
     pub roots: Vec<Branch>,
 }
@@ -121,11 +170,12 @@ impl From<lockfile::Tree<'_>> for Branch {
     }
 }
 
-/// The packages of each environment below what env.toml asks for, or below `names`.
-pub fn tree(lock: &Lock, names: &[String]) -> Result<Vec<Tree>> {
+/// The packages of each environment, or of those of `variant`, below what env.toml asks for, or
+/// below `names`.
+pub fn tree(lock: &Lock, variant: Option<&str>, names: &[String]) -> Result<Vec<Tree>> {
     let mut found = BTreeSet::new();
     let mut out = Vec::new();
-    for environment in &lock.environments {
+    for environment in environments(lock, variant)? {
         let graph = lock.graph(environment);
         let roots = if names.is_empty() {
             graph.tree()
@@ -142,6 +192,7 @@ pub fn tree(lock: &Lock, names: &[String]) -> Result<Vec<Tree>> {
         };
         out.push(Tree {
             platform: environment.platform.to_string(),
+            variant: environment.variant.as_ref().map(ToString::to_string),
             roots: roots.into_iter().map(Branch::from).collect(),
         });
     }
@@ -153,7 +204,7 @@ pub fn tree(lock: &Lock, names: &[String]) -> Result<Vec<Tree>> {
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.platform)?;
+        writeln!(f, "{}", place(&self.platform, &self.variant))?;
         branches(f, &self.roots, "")
     }
 }
@@ -174,6 +225,9 @@ fn branches(f: &mut fmt::Formatter<'_>, list: &[Branch], before: &str) -> fmt::R
 pub struct Why {
     /// Platform.
     pub platform: String,
+    /// Variant of env.toml; `None`: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// The package.
     pub name: String,
     /// Its version.
@@ -206,17 +260,19 @@ pub struct Step {
     pub requires: Option<String>,
 }
 
-/// Why `name` is in each environment that has it.
-pub fn why(lock: &Lock, name: &str) -> Result<Vec<Why>> {
+/// Why `name` is in each environment that has it, or in those of `variant`.
+pub fn why(lock: &Lock, variant: Option<&str>, name: &str) -> Result<Vec<Why>> {
     let mut out = Vec::new();
-    for environment in &lock.environments {
+    for environment in environments(lock, variant)? {
         let graph = lock.graph(environment);
+        let asked = lock.requirements(environment);
         for node in graph.find(name) {
             let package = graph.package(node);
             let chains =
-                graph.why(node).into_iter().map(|path| chain(lock, &graph, &path)).collect();
+                graph.why(node).into_iter().map(|path| chain(&asked, &graph, &path)).collect();
             out.push(Why {
                 platform: environment.platform.to_string(),
+                variant: environment.variant.as_ref().map(ToString::to_string),
                 name: package.name.clone(),
                 version: package.version.clone(),
                 kind: package.kind.as_str(),
@@ -227,7 +283,7 @@ pub fn why(lock: &Lock, name: &str) -> Result<Vec<Why>> {
     if out.is_empty() { Err(unknown(lock, name).into()) } else { Ok(out) }
 }
 
-fn chain(lock: &Lock, graph: &Graph<'_>, path: &[Node]) -> Chain {
+fn chain(asked: &BTreeMap<(ArtifactKind, &str), &str>, graph: &Graph<'_>, path: &[Node]) -> Chain {
     let steps = path
         .iter()
         .enumerate()
@@ -243,12 +299,15 @@ fn chain(lock: &Lock, graph: &Graph<'_>, path: &[Node]) -> Chain {
         .collect();
     let root = path.first().filter(|root| graph.is_asked_for(**root));
     let asked = root.and_then(|root| {
-        let name = &graph.package(*root).name;
-        let keys = [format!("dependencies.{name}"), format!("pypi-dependencies.{name}")];
+        let package = graph.package(*root);
+        let name = package.name.as_str();
+        let other = match package.kind {
+            ArtifactKind::Conda => ArtifactKind::Wheel,
+            ArtifactKind::Wheel => ArtifactKind::Conda,
+        };
         // Of a name in both tables, each world's own.
-        let conda = graph.package(*root).kind == ArtifactKind::Conda;
-        let own = usize::from(!conda);
-        lock.inputs.get(&keys[own]).or(lock.inputs.get(&keys[1 - own])).cloned()
+        let line = asked.get(&(package.kind, name)).or(asked.get(&(other, name)));
+        line.map(|line| (*line).to_owned())
     });
     Chain { asked_for: root.is_some(), asked, steps }
 }
@@ -265,7 +324,8 @@ fn requirement(package: &LockedPackage, next: &LockedPackage) -> Option<String> 
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} {} [{}] on {}", self.name, self.version, self.kind, self.platform)?;
+        let place = place(&self.platform, &self.variant);
+        writeln!(f, "{} {} [{}] on {place}", self.name, self.version, self.kind)?;
         for chain in &self.chains {
             let by = if chain.asked_for { "env.toml" } else { "gpuenv" };
             let mut line = format!("  {by} asks for ");
@@ -292,12 +352,5 @@ impl fmt::Display for Why {
 }
 
 fn unknown(lock: &Lock, name: &str) -> UnknownName {
-    let near = lock
-        .packages
-        .iter()
-        .map(|p| (strsim::jaro_winkler(&p.name, name), &p.name))
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name.clone());
-    UnknownName { name: name.to_owned(), near }
+    UnknownName::among(lock.packages.iter().map(|p| p.name.as_str()), name)
 }

@@ -144,7 +144,7 @@ impl Walk<'_, '_> {
                 let set = self.engine.pool.resolve_version_set(set);
                 let key = self.conda_requirement("env.toml", name, set)?;
                 if let Some(key) = key {
-                    self.visit(&key).root |= root.named;
+                    self.visit(&key).root |= root.named();
                 }
             }
         }
@@ -553,6 +553,15 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
+    /// What the old lock held and could not be kept, since it is not offered any more.
+    fn vanished(&self) -> Vec<String> {
+        let lost = self.nodes.keys().filter_map(|key| match key {
+            Key::Conda(name) => self.engine.lost_record(self.record_of(name.as_normalized())?),
+            Key::Wheel(dist) => self.engine.lost_wheel(&self.choice.wheels.get(dist)?.1),
+        });
+        lost.collect()
+    }
+
     fn finish(mut self) -> Result<Solution, SolveError> {
         for (dist, (_, file, _)) in &self.choice.wheels {
             let version = &file.filename.version;
@@ -568,6 +577,7 @@ impl Walk<'_, '_> {
                     .insert(format!("{dist} {version} is a pre-release; no final release fits"));
             }
         }
+        self.warnings.extend(self.vanished());
         let mut packages = Vec::with_capacity(self.nodes.len());
         for key in link_order(&self.nodes) {
             let what = match &key {

@@ -39,6 +39,13 @@ pub(super) enum CondaRejection {
     },
     /// The build for CPUs of what has builds for GPUs, where env.toml has `[gpu]`.
     CpuBuild,
+    /// Not there yet at the `exclude-newer` of env.toml.
+    Newer {
+        /// The day or time it came.
+        came: String,
+        /// `exclude-newer`.
+        bound: String,
+    },
     /// env.toml asks for another channel.
     Channel {
         /// The channel asked for.
@@ -114,6 +121,11 @@ impl Engine<'_> {
                 .or_else(|| records.first().and_then(|record| record.channel.clone()))
                 .unwrap_or_else(|| format!("channel {}", index + 1));
             for record in best_archives(records) {
+                // Before the priority of channels: what was not there stands before nothing.
+                if let Some(rejection) = self.record_too_new(record) {
+                    loaded.rejected.push((record.clone(), rejection));
+                    continue;
+                }
                 if let Some(wanted) = wanted
                     && !from_channel(wanted, record)
                 {

@@ -72,7 +72,7 @@ impl Report for SolveError {
 }
 
 /// The reasons of an unsatisfiable problem, in the user's words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     /// What cannot be had, one line.
     pub headline: String,

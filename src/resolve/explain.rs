@@ -21,7 +21,8 @@ use super::names::{Name, Set, World};
 use super::problem::Asker;
 use super::provider::ProviderError;
 use super::reasons::Reasons;
-use super::solver::{Failed, Root, run};
+use super::relax::Item;
+use super::solver::{Failed, Refusal, Root, run};
 use super::target::PyMask;
 use super::words;
 
@@ -56,7 +57,7 @@ impl Facts {
 }
 
 /// The error where there is no answer.
-pub(super) fn unsatisfiable(engine: &Engine<'_>, roots: &[Root]) -> SolveError {
+pub(super) fn unsatisfiable(engine: &Engine<'_>, roots: &[Root]) -> Refusal {
     engine.proving.set(true);
     let error = match prove(engine, roots) {
         Proof::Found(facts) => {
@@ -64,10 +65,11 @@ pub(super) fn unsatisfiable(engine: &Engine<'_>, roots: &[Root]) -> SolveError {
             let (roots, facts) = thin_out(engine, taking_part, *facts);
             explained(engine, &roots, &facts)
         }
-        Proof::Failed(error) => SolveError::Source(error),
+        Proof::Failed(error) => SolveError::Source(error).into(),
         Proof::None => SolveError::Broken(
             "there is no answer, but also no proof that there is none".to_owned(),
-        ),
+        )
+        .into(),
     };
     engine.proving.set(false);
     error
@@ -93,10 +95,18 @@ fn prove(engine: &Engine<'_>, roots: &[Root]) -> Proof {
     }
 }
 
-fn explained(engine: &Engine<'_>, roots: &[Root], facts: &Facts) -> SolveError {
+fn explained(engine: &Engine<'_>, roots: &[Root], facts: &Facts) -> Refusal {
     let mut text = Text { engine, roots, facts, reasons: Reasons::new(engine) };
     let sentences = text.sentences();
     let advice = text.advice();
+    let mut conflict = text.reasons.conflict();
+    let items: BTreeSet<Item> = roots.iter().filter_map(|root| root.item).collect();
+    for item in &items {
+        conflict.root(engine.problem, *item, items.len());
+    }
+    if items.len() < roots.len() {
+        conflict.pythons(engine.problem);
+    }
     let mut spans: Vec<_> = Vec::new();
     for root in roots {
         if let Asker::Manifest(span) = &root.asker
@@ -106,7 +116,7 @@ fn explained(engine: &Engine<'_>, roots: &[Root], facts: &Facts) -> SolveError {
         }
     }
     let mut named: Vec<String> =
-        roots.iter().filter(|root| root.named).map(|root| format!("`{}`", root.words)).collect();
+        roots.iter().filter(|root| root.named()).map(|root| format!("`{}`", root.words)).collect();
     named.dedup();
     let platform = engine.problem.platform;
     let headline = match named.as_slice() {
@@ -117,18 +127,19 @@ fn explained(engine: &Engine<'_>, roots: &[Root], facts: &Facts) -> SolveError {
         }
         _ => format!("what env.toml asks for cannot be had together on {platform}"),
     };
-    SolveError::Unsatisfiable(Explanation { headline, reasons: sentences, advice, spans })
+    let explanation = Explanation { headline, reasons: sentences, advice, spans };
+    Refusal::Unsatisfiable(Box::new((explanation, conflict)))
 }
 
 /// Leaves out root requirements as long as there is still no answer.
 fn thin_out(engine: &Engine<'_>, mut roots: Vec<Root>, mut facts: Facts) -> (Vec<Root>, Facts) {
-    let named = roots.iter().filter(|root| root.named).count();
+    let named = roots.iter().filter(|root| root.named()).count();
     if !(2..=THINNED).contains(&named) {
         return (roots, facts);
     }
     let mut index = 0;
     while index < roots.len() {
-        if !roots[index].named {
+        if !roots[index].named() {
             index += 1;
             continue;
         }
@@ -348,7 +359,7 @@ impl Text<'_, '_> {
     /// Whether a line of env.toml asks.
     fn is_named_root(&self, need: &Need) -> bool {
         need.parent == Parent::Root
-            && self.roots.iter().any(|root| root.named && root.set == need.set)
+            && self.roots.iter().any(|root| root.named() && root.set == need.set)
     }
 
     /// Candidates in words, and whether the words are a plural.
@@ -548,7 +559,7 @@ impl Text<'_, '_> {
         let mut named: Vec<String> = self
             .roots
             .iter()
-            .filter(|root| root.named)
+            .filter(|root| root.named())
             .map(|root| format!("`{}`", root.words))
             .collect();
         named.dedup();

@@ -455,10 +455,14 @@ impl GpuFacts {
     }
 
     /// The newest line of a major.
-    pub(super) fn newest_line(&self, major: u16) -> String {
+    pub(super) fn newest_line(&self, major: u16) -> (u16, u16) {
         let newest = self.toolkits.keys().rfind(|(own, _)| *own == major);
-        let (major, minor) = newest.copied().unwrap_or((major, 0));
-        format!("{major}.{minor}")
+        newest.copied().unwrap_or((major, 0))
+    }
+
+    /// The CUDA majors that are known.
+    pub(super) fn majors(&self) -> impl Iterator<Item = u16> {
+        self.floors.keys().copied()
     }
 
     /// The driver that a CUDA line came with: all of it works there.

@@ -14,7 +14,8 @@
 //!
 //! # What is preferred
 //!
-//! What the old lock holds, where it still fits; then the newest version, then the file whose tags
+//! What is to be updated, as new as it can be; what the old lock holds, where it still fits, of
+//! wheels the very file; then the newest version, then the file whose tags
 //! fit best, then the higher build tag. Of conda records: those without tracked features, then the
 //! newest version, the highest build number, the newest dependencies, the newest build; channels
 //! are strict. A distribution comes from conda where the conda part of the problem, solved by
@@ -28,12 +29,15 @@
 //!
 //! Pre-releases where a specifier names one, or where no final release fits the specifiers
 //! (PEP 440). Yanked files where a requirement pins their version with `==` (PEP 592). A
+//! With `exclude-newer`, nothing that came later: wheels by the upload time that their index tells
+//! (without one they are left out too), conda records by their time stamp (without one they stay). A
 //! distribution that a line of env.toml takes from an index comes from there whoever asks. A URL
 //! in a wheel's metadata is refused unless env.toml names the same.
 //!
 //! The way of a solve: `solver` makes the roots, `engine` and its `conda` and `wheels`
 //! parts answer the SAT solver, `answer` walks the choice from the roots on and thereby checks
-//! it, `explain` puts a conflict into words.
+//! it, `explain` puts a conflict into words. `update` solves more than once where what is kept
+//! holds back what is to be updated.
 
 mod answer;
 mod conda;
@@ -43,11 +47,14 @@ mod explain;
 mod gpu;
 mod gpu_advice;
 mod gpu_builds;
+mod kept;
 mod names;
+mod newer;
 pub mod problem;
 pub mod provider;
 mod provides;
 mod reasons;
+mod relax;
 mod solver;
 mod target;
 #[cfg(test)]
@@ -59,11 +66,16 @@ mod tests_explain;
 #[cfg(test)]
 mod tests_gpu;
 #[cfg(test)]
+mod tests_newer;
+#[cfg(test)]
 mod tests_oracle;
+#[cfg(test)]
+mod tests_update;
+mod update;
 mod wheels;
 mod words;
 
 pub use error::{Explanation, SolveError};
 pub use problem::*;
 pub use provider::*;
-pub use solver::solve;
+pub use update::solve;

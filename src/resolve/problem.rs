@@ -12,7 +12,8 @@ use uv_pep508::MarkerTree;
 
 use super::provider::{WheelFile, WheelOrigin};
 use crate::driver::Driver;
-use crate::manifest::{DependencyOverride, Prereleases, Span};
+use crate::hash::Sha256;
+use crate::manifest::{DependencyOverride, ExcludeNewer, IndexName, Prereleases, Span};
 
 /// One solve: one platform, one set of root requirements.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct Problem {
     pub conda: Vec<CondaRequirement>,
     /// `[pypi-dependencies]`, and what gpuenv adds.
     pub wheels: Vec<WheelRequirement>,
+    /// The explicit indexes of env.toml; each serves only what names it.
+    pub indexes: Vec<IndexName>,
     /// Bounds that add no package.
     pub constraints: BTreeMap<DistName, VersionSpecifiers>,
     /// What replaces requirements, whoever asks.
@@ -43,6 +46,8 @@ pub struct Problem {
     pub conda_pypi_map: BTreeMap<CondaName, Vec<DistName>>,
     /// `[gpu]`; `None`: for CPUs.
     pub gpu: Option<GpuTarget>,
+    /// What is left out as not there yet.
+    pub exclude_newer: ExcludeNewer,
     /// What the old lock holds: kept where it still fits.
     pub keep: Keep,
 }
@@ -67,8 +72,21 @@ pub struct GpuTarget {
 pub struct Keep {
     /// conda name → (version, build).
     pub conda: BTreeMap<CondaName, (String, String)>,
-    /// distribution → version.
-    pub wheels: BTreeMap<DistName, Version>,
+    /// distribution → file.
+    pub wheels: BTreeMap<DistName, KeptWheel>,
+    /// What is to be as new as it can be, even if something kept has to move for it.
+    pub newest: BTreeSet<Key>,
+}
+
+/// A wheel file that the old lock holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptWheel {
+    /// Version.
+    pub version: Version,
+    /// File name; empty where it is not known.
+    pub file: String,
+    /// Digest, where it is known.
+    pub sha256: Option<Sha256>,
 }
 
 /// Who asked, for messages.

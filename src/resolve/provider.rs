@@ -45,6 +45,8 @@ pub struct WheelFile {
     pub yanked: Option<String>,
     /// Milliseconds since the epoch, where the source says so (PEP 700).
     pub upload_time: Option<i64>,
+    /// Whether an index lists it, rather than a page of links, a directory or env.toml itself.
+    pub indexed: bool,
 }
 
 /// All a source offers of one distribution.

@@ -11,6 +11,7 @@ use super::conda::{CondaRejection, from_channel, record_matches};
 use super::engine::{Engine, pins};
 use super::names::{Candidate, Name, Set};
 use super::provider::WheelOrigin;
+use super::relax::{Change, Conflict};
 use super::target::PlatformMisfit;
 use super::wheels::{Dist, WheelRejection};
 use super::words;
@@ -33,10 +34,17 @@ const IMPORT_NAMES: &[(&str, &str)] = &[
     ("yaml", "pyyaml"),
 ];
 
+/// The glibc versions of distributions in use, where only "newer" is known to be needed.
+const NEWER_GLIBCS: [(u16, u16); 4] = [(2, 28), (2, 31), (2, 34), (2, 39)];
+
 /// Collects advice while the reasons are worked out.
 pub(super) struct Reasons<'t, 'p> {
     engine: &'t Engine<'p>,
     advice: BTreeSet<String>,
+    /// Of it, what holds whatever else is found.
+    lasting: BTreeSet<String>,
+    /// Changes that might help.
+    changes: BTreeSet<Change>,
     /// Whether the requirement at hand is one of env.toml.
     root: bool,
 }
@@ -54,39 +62,91 @@ enum Why {
     Glibc((u16, u16)),
     Python(String),
     RequiresPython(String),
+    /// When it came, and the bound.
+    Newer(Option<String>, String),
     CpuBuild,
     Arch((u16, u16), String),
 }
 
+impl Why {
+    /// Whether two versions can be told in one sentence.
+    fn says_the_same(&self, other: &Why) -> bool {
+        match (self, other) {
+            (Why::Newer(Some(_), bound), Why::Newer(Some(_), other)) => bound == other,
+            _ => self == other,
+        }
+    }
+}
+
 impl<'t, 'p> Reasons<'t, 'p> {
     pub(super) fn new(engine: &'t Engine<'p>) -> Self {
-        Reasons { engine, advice: BTreeSet::new(), root: false }
+        Reasons {
+            engine,
+            advice: BTreeSet::new(),
+            lasting: BTreeSet::new(),
+            changes: BTreeSet::new(),
+            root: false,
+        }
     }
 
     pub(super) fn advice(&self) -> Vec<String> {
         self.advice.iter().cloned().collect()
     }
 
+    /// What was found out besides.
+    pub(super) fn conflict(&self) -> Conflict {
+        Conflict { changes: self.changes.clone(), advice: self.lasting.iter().cloned().collect() }
+    }
+
+    /// Advice for want of a change that was found to work.
     fn advise(&mut self, advice: impl Into<String>) {
         self.advice.insert(advice.into());
+    }
+
+    /// Advice that holds beside such changes.
+    fn advise_besides(&mut self, advice: impl Into<String>) {
+        let advice = advice.into();
+        self.advice.insert(advice.clone());
+        self.lasting.insert(advice);
     }
 
     /// Advice on why a candidate is out of the question.
     pub(super) fn advise_on(&mut self, reason: &str) {
         if reason.contains("a place that env.toml does not name") {
-            self.advise("name the URL in [pypi-dependencies], or replace the requirement in [pypi-options.dependency-overrides]");
+            self.advise_besides("name the URL in [pypi-dependencies], or replace the requirement in [pypi-options.dependency-overrides]");
         }
     }
 
     /// Advice where conda's package and a wheel are at odds.
     pub(super) fn advise_worlds(&mut self, dist: &DistName) {
-        self.advise(format!(
+        self.advise_besides(format!(
             "take {dist} from one side: leave it out of [pypi-dependencies], or take the conda packages that need it as wheels; if conda's package does not really provide it, say so in [conda-pypi-map]"
         ));
     }
 
+    /// Other Pythons than env.toml leaves.
+    fn other_pythons(&mut self) {
+        let mut conflict = Conflict::default();
+        conflict.pythons(self.engine.problem);
+        self.changes.extend(conflict.changes);
+    }
+
+    /// The explicit indexes, for what the default sources do not have.
+    fn other_indexes(&mut self, name: &DistName) {
+        if self.engine.origin(name) == WheelOrigin::Default {
+            let indexes = self.engine.problem.indexes.iter();
+            self.changes.extend(indexes.map(|index| Change::Index(name.clone(), index.clone())));
+        }
+    }
+
+    fn cuda(&mut self) {
+        let mut conflict = Conflict::default();
+        conflict.cuda(self.engine.problem);
+        self.changes.extend(conflict.changes);
+    }
+
     fn advise_override(&mut self, name: &str) {
-        self.advise(format!(
+        self.advise_besides(format!(
             "if the requirement on {name} is wrong or not needed, replace or drop it in [pypi-options.dependency-overrides]"
         ));
     }
@@ -232,6 +292,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
             && let Some(host) = &self.engine.problem.host_python
         {
             self.advise("change host.python, or the requirement on Python");
+            self.other_pythons();
             return format!("the interpreter of the machine is declared as {host}");
         }
         let matching: Vec<_> = known
@@ -246,6 +307,10 @@ impl<'t, 'p> Reasons<'t, 'p> {
             let version = &record.package_record.version;
             return match rejection {
                 CondaRejection::Priority { first, own } => {
+                    if let Some(base) = &record.channel {
+                        let change = Change::Channel(text.to_owned(), base.clone(), own.clone());
+                        self.changes.insert(change);
+                    }
                     self.advise(format!(
                         "to take {text} from {own}, say so: {text} = {{ version = \"…\", channel = \"{own}\" }}; or put {own} first in channels"
                     ));
@@ -255,6 +320,12 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 }
                 CondaRejection::Channel { wanted } => {
                     format!("{wanted} does not have it; another channel has {version}")
+                }
+                CondaRejection::Newer { came, bound } => {
+                    self.advise_besides(format!(
+                        "move exclude-newer in [env], or exempt it: exclude-newer-package = {{ {text} = false }}"
+                    ));
+                    format!("{version} came {came}, after exclude-newer {bound}")
                 }
                 CondaRejection::CpuBuild => {
                     self.advise(format!(
@@ -356,10 +427,14 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 "env.toml declares no GPU".to_owned()
             }
             ("__cuda", Some(own)) => {
+                self.cuda();
                 self.advise("raise gpu.cuda in env.toml, if the drivers of the machines run it");
                 format!("env.toml declares CUDA {} ([gpu] cuda)", own.version)
             }
             ("__glibc", Some(own)) => {
+                for (major, minor) in NEWER_GLIBCS {
+                    self.changes.insert(Change::Glibc(major, minor));
+                }
                 self.advise("raise libc in [system-requirements], if all machines have it");
                 format!("env.toml promises glibc {}", own.version)
             }
@@ -412,6 +487,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
             (self.engine.problem.constraints.get(name), dist.outside.as_slice())
         {
             self.advise(format!("loosen the constraint on {name} in [pypi-options.constraints]"));
+            self.changes.insert(Change::Constraint(name.clone()));
             let conda = words::short_list(&dist.outside, 3, "and");
             return format!(
                 "conda provides it ({conda}), and the constraint of env.toml on it is {bound}"
@@ -433,6 +509,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 let (file, reason) = &dist.skipped[0];
                 return format!("none of its files can be read ({file}: {reason})");
             }
+            self.other_indexes(name);
             let place = match self.engine.origin(name) {
                 WheelOrigin::Index(index) => format!("{index} has no distribution of this name"),
                 WheelOrigin::Direct(_) => "the file it is to come from is not there".to_owned(),
@@ -445,6 +522,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 .collect();
             return self.with_nearest(place, &meant, name.as_ref(), "[dependencies]");
         }
+        self.other_indexes(name);
         if self.root {
             self.advise(format!("ask for a version of {name} that exists"));
         } else {
@@ -494,6 +572,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                     }
                     WheelRejection::Constraint(bound) => Why::Constraint(bound.clone()),
                     WheelRejection::Name(other) => Why::OtherName(other.to_string()),
+                    WheelRejection::Newer(came, bound) => Why::Newer(came.clone(), bound.clone()),
                     WheelRejection::CpuBuild => Why::CpuBuild,
                     WheelRejection::Arch(device, has) => Why::Arch(*device, has.clone()),
                 },
@@ -543,7 +622,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
         let all: Vec<String> = whys.keys().map(ToString::to_string).collect();
         let mut groups: Vec<(&Why, Vec<usize>)> = Vec::new();
         for (index, why) in whys.values().enumerate().rev() {
-            match groups.iter_mut().find(|(known, _)| *known == why) {
+            match groups.iter_mut().find(|(known, _)| known.says_the_same(why)) {
                 Some((_, versions)) => versions.push(index),
                 None => groups.push((why, vec![index])),
             }
@@ -552,6 +631,11 @@ impl<'t, 'p> Reasons<'t, 'p> {
         let mut parts = Vec::new();
         for (why, mut versions) in groups.into_iter().take(3) {
             versions.sort_unstable();
+            if let (Why::Yanked(_), Some(newest)) =
+                (why, versions.last().and_then(|at| whys.keys().nth(*at)))
+            {
+                self.changes.insert(Change::Yanked(name.clone(), newest.clone()));
+            }
             let which = ranges(&all, &versions);
             parts.push(self.say_one(name, &which, versions.len() > 1, why));
         }
@@ -571,10 +655,12 @@ impl<'t, 'p> Reasons<'t, 'p> {
         let (is, needs, has) = if many { ("are", "need", "have") } else { ("is", "needs", "has") };
         match why {
             Why::RequiresPython(requires) => {
+                self.other_pythons();
                 self.advise(format!("choose a Python in {requires}, or another version of {name}"));
                 format!("{which} {needs} Python {requires}, and {own}")
             }
             Why::Python(tags) => {
+                self.other_pythons();
                 let tags = python_tags(tags);
                 self.advise(format!(
                     "choose a Python that {name} has wheels for ({tags}), or another version of {name}"
@@ -582,6 +668,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 format!("{which} {has} wheels for {tags} only, and {own}")
             }
             Why::Glibc((major, minor)) => {
+                self.changes.insert(Change::Glibc(*major, *minor));
                 let (have_major, have_minor) = self.engine.problem.glibc.unwrap_or_default();
                 self.advise(format!(
                     "if all machines have glibc {major}.{minor}, say so: libc = \"{major}.{minor}\" in [system-requirements]"
@@ -600,6 +687,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 }
             }
             Why::Prerelease => {
+                self.changes.insert(Change::Prereleases);
                 self.advise(format!(
                     "to take a pre-release of {name}, name one (`>=…rc1`), or set prereleases = \"allow\" in [pypi-options]"
                 ));
@@ -607,6 +695,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 format!("{which} {is} {noun}")
             }
             Why::Constraint(bound) => {
+                self.changes.insert(Change::Constraint(name.clone()));
                 self.advise(format!(
                     "loosen the constraint on {name} in [pypi-options.constraints]"
                 ));
@@ -620,11 +709,26 @@ impl<'t, 'p> Reasons<'t, 'p> {
             }
             Why::OtherPlatform(tags) => {
                 self.advise(format!(
-                    "choose a version of {name} that has wheels for {platform}, or a conda package of it"
+                    "choose a version of {name} that has wheels for {platform}, or a conda package of it; or leave {platform} out of platforms"
                 ));
                 format!("{which} {has} no wheel for {platform} (but for {tags})")
             }
             Why::Unreadable(reason) => format!("{which} cannot be read ({reason})"),
+            Why::Newer(came, bound) => {
+                self.advise_besides(format!(
+                    "move exclude-newer in [env], or exempt it: exclude-newer-package = {{ {name} = false }}"
+                ));
+                let was = if many { "were" } else { "was" };
+                match came {
+                    Some(_) if many => format!("{which} were uploaded after exclude-newer {bound}"),
+                    Some(came) => {
+                        format!("{which} was uploaded {came}, after exclude-newer {bound}")
+                    }
+                    None => format!(
+                        "its index does not say when {which} {was} uploaded, and env.toml has exclude-newer {bound}"
+                    ),
+                }
+            }
             Why::CpuBuild => {
                 self.advise(format!(
                     "to take a build of {name} for CPUs all the same, pin it with == in [pypi-dependencies]; or leave out [gpu]"
@@ -633,6 +737,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                 format!("{which} {is} {noun}, and env.toml has [gpu]")
             }
             Why::Arch((major, minor), archs) => {
+                self.changes.insert(Change::Arch(*major, *minor));
                 self.advise(format!(
                     "choose a version of {name} that has code for {major}.{minor}, or leave {major}.{minor} out of archs in [gpu]"
                 ));

@@ -21,6 +21,7 @@ use super::gpu::FACTS;
 use super::names::{Candidate, Name, Set, World};
 use super::problem::{Asker, GpuTarget, Problem, Solution};
 use super::provider::{Provider, ProviderError, WheelOrigin};
+use super::relax::{self, Conflict, Item};
 use super::target::{Flavor, Pythons, Target};
 
 /// A root requirement, as the solver gets it.
@@ -32,8 +33,16 @@ pub(super) struct Root {
     pub(super) asker: Asker,
     /// As env.toml has it, such as `numpy >=2`.
     pub(super) words: String,
-    /// What it names; `None` for the requirement on an interpreter that no line names.
-    pub(super) named: bool,
+    /// Which requirement of the problem it is; `None` for the one on an interpreter that no line
+    /// names.
+    pub(super) item: Option<Item>,
+}
+
+impl Root {
+    /// Whether it is one of the problem.
+    pub(super) fn named(&self) -> bool {
+        self.item.is_some()
+    }
 }
 
 /// Solves a problem.
@@ -47,6 +56,38 @@ pub(super) struct Root {
 /// [`SolveError::Problem`] where the requirements contradict each other before any package is
 /// looked at.
 pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, SolveError> {
+    match search(problem, provider, true) {
+        Ok(solution) => Ok(solution),
+        Err(Refusal::Error(error)) => Err(error),
+        Err(Refusal::Unsatisfiable(refused)) => {
+            let (explanation, conflict) = *refused;
+            let explanation = relax::advise(problem, provider, explanation, conflict);
+            Err(SolveError::Unsatisfiable(explanation))
+        }
+    }
+}
+
+/// The answer, if there is one that can be found.
+pub(super) fn attempt(problem: &Problem, provider: &dyn Provider) -> Option<Solution> {
+    search(problem, provider, false).ok()
+}
+
+/// How a search ended without an answer.
+pub(super) enum Refusal {
+    /// There is none; why, and what might be changed.
+    Unsatisfiable(Box<(Explanation, Conflict)>),
+    /// Something else.
+    Error(SolveError),
+}
+
+impl From<SolveError> for Refusal {
+    fn from(error: SolveError) -> Self {
+        Refusal::Error(error)
+    }
+}
+
+/// Solves; without words, the reasons are not worked out.
+fn search(problem: &Problem, provider: &dyn Provider, words: bool) -> Result<Solution, Refusal> {
     let origins = origins(problem)?;
     let target = if problem.wheels.is_empty() {
         None
@@ -56,7 +97,7 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
         Some(target)
     };
     if let Some(gpu) = &problem.gpu {
-        driver_runs(gpu)?;
+        driver_runs(problem, gpu)?;
     }
     let engine = Engine::new(problem, provider, target, origins);
     let (mut conda_roots, conda_sets) = conda_roots(&engine)?;
@@ -75,10 +116,10 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
             when: When::default(),
             asker: Asker::Gpuenv("wheels need an interpreter".to_owned()),
             words: "python".to_owned(),
-            named: false,
+            item: None,
         });
         engine.group(&explored);
-        prefer_what_conda_needs(&engine, &roots)?;
+        prefer_what_conda_needs(&engine, &roots, words)?;
         roots.extend(wheel_roots(&engine)?);
         let sets: Vec<_> = roots.iter().map(|root| root.set).collect();
         engine.prefetch_listings(&sets);
@@ -87,18 +128,25 @@ pub fn solve(problem: &Problem, provider: &dyn Provider) -> Result<Solution, Sol
     engine.permits.borrow_mut().merge(&seen);
     loop {
         match run(&engine, &roots) {
-            Ok(chosen) => return answer::solution(&engine, &roots, &chosen),
-            Err(Failed::Source(error)) => return Err(SolveError::Source(error)),
+            Ok(chosen) => return Ok(answer::solution(&engine, &roots, &chosen)?),
+            Err(Failed::Source(error)) => return Err(SolveError::Source(error).into()),
             Err(Failed::Unsatisfiable(_)) => {
                 // Something looked at on the way names a pre-release or pins a yanked version:
                 // then these are open to all.
                 let seen = engine.seen.borrow().clone();
                 if engine.permits.borrow().covers(&seen) {
-                    return Err(explain::unsatisfiable(&engine, &roots));
+                    return Err(refused(&engine, &roots, words));
                 }
                 engine.permits.borrow_mut().merge(&seen);
             }
         }
+    }
+}
+
+fn refused(engine: &Engine<'_>, roots: &[Root], words: bool) -> Refusal {
+    match words {
+        true => explain::unsatisfiable(engine, roots),
+        false => Refusal::Unsatisfiable(Box::default()),
     }
 }
 
@@ -180,7 +228,7 @@ fn conda_roots(engine: &Engine<'_>) -> Result<(Vec<Root>, Vec<VersionSetId>), So
     let mut roots = Vec::new();
     let mut sets = Vec::new();
     let mut names_python = false;
-    for root in &engine.problem.conda {
+    for (at, root) in engine.problem.conda.iter().enumerate() {
         let (name, set) = engine
             .match_spec(&root.spec)
             .map_err(|error| SolveError::problem(error, Some(root.asker.clone())))?;
@@ -191,7 +239,7 @@ fn conda_roots(engine: &Engine<'_>) -> Result<(Vec<Root>, Vec<VersionSetId>), So
             when: When::default(),
             asker: root.asker.clone(),
             words: root.spec.to_string(),
-            named: true,
+            item: Some(Item::Conda(at)),
         });
     }
     if engine.has_wheels() && !names_python {
@@ -208,12 +256,12 @@ fn gpu_root(engine: &Engine<'_>) -> Option<Root> {
         when: When::default(),
         asker: gpu.asker.clone(),
         words: format!("[gpu] cuda = \"{}.{}\"", gpu.cuda.0, gpu.cuda.1),
-        named: true,
+        item: Some(Item::Cuda),
     })
 }
 
 /// Whether the declared driver runs the declared CUDA line at all.
-fn driver_runs(gpu: &GpuTarget) -> Result<(), SolveError> {
+fn driver_runs(problem: &Problem, gpu: &GpuTarget) -> Result<(), Refusal> {
     let (major, minor) = gpu.cuda;
     let (Some(driver), Some(floor)) = (&gpu.driver, FACTS.floor(major)) else {
         return Ok(());
@@ -226,15 +274,15 @@ fn driver_runs(gpu: &GpuTarget) -> Result<(), SolveError> {
         format!("CUDA {major}.x needs driver {floor} or newer, whatever its minor version"),
         format!("env.toml promises no more than `[gpu] driver = \"{driver}\"`"),
     ];
-    let mut advice = format!("raise the driver on the machines: driver = \"{floor}\" in [gpu]");
     if let Some(newest) = FACTS.newest_major(driver) {
         reasons.push(format!("driver {driver} runs CUDA up to {newest}.x"));
-        let line = FACTS.newest_line(newest);
-        advice = format!(
-            "choose a CUDA line that this driver runs: cuda = \"{line}\" in [gpu]; or {advice}"
-        );
     }
-    Err(SolveError::Unsatisfiable(Explanation {
+    let advice = format!(
+        "if all machines can have a newer driver, install it and say so: driver = \"{floor}\" in [gpu]"
+    );
+    let mut conflict = Conflict { advice: vec![advice.clone()], ..Conflict::default() };
+    conflict.cuda(problem);
+    let explanation = Explanation {
         headline: format!("CUDA {major}.{minor} does not run on driver {driver}"),
         reasons,
         advice,
@@ -242,7 +290,8 @@ fn driver_runs(gpu: &GpuTarget) -> Result<(), SolveError> {
             Asker::Manifest(span) => vec![span.clone()],
             Asker::Gpuenv(_) => Vec::new(),
         },
-    }))
+    };
+    Err(Refusal::Unsatisfiable(Box::new((explanation, conflict))))
 }
 
 /// Works out the Pythons of the solve from what was explored.
@@ -294,7 +343,11 @@ fn know_pythons(
 /// Solves the conda part alone, if it could provide distributions: what it chooses is preferred
 /// over wheels of the same name, what it merely could choose is not. Without this a wheel taken
 /// early would push conda packages to odd versions that do without the conda one.
-fn prefer_what_conda_needs(engine: &Engine<'_>, roots: &[Root]) -> Result<(), SolveError> {
+fn prefer_what_conda_needs(
+    engine: &Engine<'_>,
+    roots: &[Root],
+    words: bool,
+) -> Result<(), Refusal> {
     if engine.groups.borrow().is_empty() {
         return Ok(());
     }
@@ -309,8 +362,8 @@ fn prefer_what_conda_needs(engine: &Engine<'_>, roots: &[Root]) -> Result<(), So
             }
             Ok(())
         }
-        Err(Failed::Source(error)) => Err(SolveError::Source(error)),
-        Err(Failed::Unsatisfiable(_)) => Err(explain::unsatisfiable(engine, roots)),
+        Err(Failed::Source(error)) => Err(SolveError::Source(error).into()),
+        Err(Failed::Unsatisfiable(_)) => Err(refused(engine, roots, words)),
     }
 }
 
@@ -320,7 +373,7 @@ fn wheel_roots(engine: &Engine<'_>) -> Result<Vec<Root>, SolveError> {
     for constraint in &engine.problem.constraints {
         engine.require_dist(constraint.0, &[], constraint.1);
     }
-    for root in &engine.problem.wheels {
+    for (at, root) in engine.problem.wheels.iter().enumerate() {
         let mask = pythons.marked(root.marker, None);
         // Without any Python there is nothing to evaluate on; the missing interpreter is the
         // reason that will be given.
@@ -340,7 +393,7 @@ fn wheel_roots(engine: &Engine<'_>) -> Result<Vec<Root>, SolveError> {
                 when: when.clone(),
                 asker: root.asker.clone(),
                 words: words.clone(),
-                named: true,
+                item: Some(Item::Wheel(at)),
             });
         }
     }

@@ -18,10 +18,10 @@ use uv_pep508::{Requirement, VersionOrUrl};
 use uv_pypi_types::VerbatimParsedUrl;
 
 use super::{
-    Asker, ChosenKind, CondaRequirement, Keep, Key, Problem, Provider, ProviderError, Solution,
-    Want, WheelFile, WheelListing, WheelMetadata, WheelOrigin, WheelRequirement,
+    Asker, ChosenKind, CondaRequirement, Keep, KeptWheel, Key, Problem, Provider, ProviderError,
+    Solution, Want, WheelFile, WheelListing, WheelMetadata, WheelOrigin, WheelRequirement,
 };
-use crate::manifest::{IndexName, Prereleases};
+use crate::manifest::{ExcludeNewer, IndexName, Prereleases};
 
 /// Records by name.
 type Records = BTreeMap<String, Vec<Arc<RepoDataRecord>>>;
@@ -150,6 +150,7 @@ impl World {
             requires_python: None,
             yanked: None,
             upload_time: None,
+            indexed: true,
         }));
         Arc::get_mut(listing.files.last_mut().unwrap()).unwrap()
     }
@@ -309,11 +310,13 @@ pub(crate) fn problem() -> Problem {
         channels: vec!["conda-forge".to_owned(), "nvidia".to_owned()],
         conda: Vec::new(),
         wheels: Vec::new(),
+        indexes: Vec::new(),
         constraints: BTreeMap::new(),
         overrides: BTreeMap::new(),
         prereleases: Prereleases::default(),
         conda_pypi_map: BTreeMap::new(),
         gpu: None,
+        exclude_newer: ExcludeNewer::default(),
         keep: Keep::default(),
     }
 }
@@ -381,6 +384,13 @@ impl Build for Problem {
         self.constraints.insert(dist(name), specifiers.parse().unwrap());
         self
     }
+}
+
+/// A wheel file of an old lock.
+pub(crate) fn kept(file: &str) -> (DistName, KeptWheel) {
+    let filename = WheelFilename::from_str(file).unwrap();
+    let version = filename.version;
+    (filename.name, KeptWheel { version, file: file.to_owned(), sha256: None })
 }
 
 /// An index of env.toml.

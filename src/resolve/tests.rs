@@ -389,8 +389,7 @@ fn what_the_old_lock_holds_is_kept_where_it_fits() {
     world.pure("b 2.0", &[]);
     let mut again = problem().dep("python").pypi("a").pypi("b>=2");
     again.keep.conda.insert(conda_name("python"), ("3.11.8".to_owned(), "h0_0".to_owned()));
-    again.keep.wheels.insert(dist("a"), "1.0".parse().unwrap());
-    again.keep.wheels.insert(dist("b"), "1.0".parse().unwrap());
+    again.keep.wheels.extend([kept("a-1.0-py3-none-any.whl"), kept("b-1.0-py3-none-any.whl")]);
     assert_eq!(world.chosen(&again), ["python=3.11.8", "b==2.0", "a==1.0"]);
 }
 

@@ -27,7 +27,9 @@ fn two_wheels_at_odds() {
   - a 2.0 and 2.1 need c <2
   - there can be only one version of c
 
-loosen or remove one of `a` and `b` in env.toml
+each of these works:
+  - leave out a
+  - leave out b
 "#]]
     );
 }
@@ -51,7 +53,7 @@ fn a_chain_of_wheels() {
   - mid 1.0 and 1.5 need low <2
   - there can be only one version of low
 
-loosen or remove one of `app` and `low >=2` in env.toml
+this works: `low = "==1.0"` in [pypi-dependencies] (gives low 1.0)
 "#]]
     );
 }
@@ -119,7 +121,7 @@ fn no_such_version() {
 `a >=3` cannot be had on linux-64
   - env.toml asks for `a >=3`, but there is no such version: there are 1.0 and 2.0
 
-ask for a version of a that exists
+this works: `a = "==2.0"` in [pypi-dependencies] (gives a 2.0)
 "#]]
     );
 }
@@ -135,7 +137,7 @@ fn no_such_conda_version() {
 `python 3.8.*` cannot be had on linux-64
   - env.toml asks for `python 3.8.*`, but there is no such version: there are 5 versions, from 3.9.1 to 3.13.1
 
-ask for a version of python that exists
+this works: `python = "3.13.*"` in [dependencies] (gives python 3.13.1)
 "#]]
     );
 }
@@ -175,8 +177,7 @@ fn wheels_not_for_the_interpreter_of_the_machine() {
 `a` cannot be had on linux-64
   - env.toml asks for `a`, but 2.0 needs Python >=3.12, and the interpreter of the machine is Python 3.11; 1.0 has wheels for cp310 only, and the interpreter of the machine is Python 3.11
 
-choose a Python in >=3.12, or another version of a
-choose a Python that a has wheels for (cp310), or another version of a
+this works: `python = "3.12"` in [host]
 "#]]
     );
 }
@@ -199,7 +200,9 @@ fn two_wheels_for_different_pythons() {
   - old 1.0 runs on Python 3.9 or 3.11 only
   - there can be only one version of python
 
-loosen or remove one of `old` and `new` in env.toml
+each of these works:
+  - leave out old
+  - leave out new
 "#]]
     );
 }
@@ -222,8 +225,10 @@ fn a_requirement_on_one_python_only() {
   - a 1.0 needs b >=2 on Python 3.12 or 3.13, but there is no such version: there is only 1.0
   - there can be only one version of python
 
+each of these works:
+  - leave out a
+  - leave out c
 if the requirement on b is wrong or not needed, replace or drop it in [pypi-options.dependency-overrides]
-loosen or remove one of `a` and `c` in env.toml
 "#]]
     );
 }
@@ -244,7 +249,7 @@ fn an_extra_at_odds() {
   - a 1.0 needs b >=2 for its extra `fast`
   - there can be only one version of b
 
-loosen or remove one of `a[fast]` and `b <2` in env.toml
+this works: `b = "==2.0"` in [pypi-dependencies] (gives b 2.0)
 "#]]
     );
 }
@@ -260,7 +265,7 @@ fn a_glibc_too_old() {
 `a` cannot be had on linux-64
   - env.toml asks for `a`, but 1.0 needs glibc 2.34, and env.toml promises 2.28
 
-if all machines have glibc 2.34, say so: libc = "2.34" in [system-requirements]
+this works: `libc = "2.34"` in [system-requirements], if all machines have that
 "#]]
     );
 }
@@ -276,7 +281,7 @@ fn another_platform() {
 `a` cannot be had on linux-64
   - env.toml asks for `a`, but 1.0 has no wheel for linux-64 (but for macosx_11_0_arm64)
 
-choose a version of a that has wheels for linux-64, or a conda package of it
+choose a version of a that has wheels for linux-64, or a conda package of it; or leave linux-64 out of platforms
 "#]]
     );
 }
@@ -344,7 +349,7 @@ fn yanked() {
 `a` cannot be had on linux-64
   - env.toml asks for `a`, but 1.0 is yanked (bad build)
 
-pin a yanked version with == to take it all the same, or choose another version of a
+this works: `a = "==1.0"` in [pypi-dependencies], which takes the yanked version
 "#]]
     );
 }
@@ -362,7 +367,7 @@ fn only_prereleases_and_none_allowed() {
 `a` cannot be had on linux-64
   - env.toml asks for `a`, but 1.0rc1 is a pre-release
 
-to take a pre-release of a, name one (`>=…rc1`), or set prereleases = "allow" in [pypi-options]
+this works: `prereleases = "allow"` in [pypi-options]
 "#]]
     );
 }
@@ -378,7 +383,7 @@ fn outside_a_constraint() {
 `a` cannot be had on linux-64
   - env.toml asks for `a`, but 2.0 is outside the constraint <2 of env.toml
 
-loosen the constraint on a in [pypi-options.constraints]
+this works: a constraint on a in [pypi-options.constraints] that 2.0 satisfies, or none
 "#]]
     );
 }
@@ -439,8 +444,10 @@ fn conda_and_wheel_of_one_distribution() {
   - pandas 2.2.0 needs numpy >=1.20
   - numpy 1.26.4 of conda provides numpy: a wheel of it cannot be beside it
 
+each of these works:
+  - leave out pandas
+  - leave out needs
 take numpy from one side: leave it out of [pypi-dependencies], or take the conda packages that need it as wheels; if conda's package does not really provide it, say so in [conda-pypi-map]
-loosen or remove one of `pandas` and `needs` in env.toml
 "#]]
     );
 }
@@ -478,7 +485,7 @@ fn no_such_build() {
 `torch ==2.1 rocm*` cannot be had on linux-64
   - env.toml asks for `torch ==2.1 rocm*`, but there is no such build: 2.1 has cpu_0 and cuda_1
 
-ask for a build of torch that exists
+this works: another build of torch: `torch = "==2.1"` in [dependencies]
 "#]]
     );
 }
@@ -552,7 +559,9 @@ fn conda_packages_that_exclude_each_other() {
   - env.toml asks for `shim`
   - shim 1.0 works only with pandas <2, not with pandas 2.2.0
 
-loosen or remove one of `pandas` and `shim` in env.toml
+each of these works:
+  - leave out pandas
+  - leave out shim
 "#]]
     );
 }
@@ -569,7 +578,9 @@ fn a_channel_further_back() {
 `cudnn >=9` cannot be had on linux-64
   - env.toml asks for `cudnn >=9`, but only nvidia has it (9.3), and conda-forge comes before nvidia and has the name (channels are strict)
 
-to take cudnn from nvidia, say so: cudnn = { version = "…", channel = "nvidia" }; or put nvidia first in channels
+each of these works:
+  - `cudnn = { version = "==9.3", channel = "nvidia" }` in [dependencies]
+  - `cudnn = "==8.9"` in [dependencies] (gives cudnn 8.9)
 "#]]
     );
 }
@@ -587,7 +598,7 @@ fn conda_python_beside_the_interpreter_of_the_machine() {
   - env.toml asks for `tool`
   - tool 1.0 needs python >=3.12, but the interpreter of the machine is declared as 3.11
 
-change host.python, or the requirement on Python
+this works: `python = "3.12"` in [host]
 "#]]
     );
 }

@@ -480,6 +480,14 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
             );
             prop_assert!(!explanation.reasons.is_empty());
             prop_assert!(!explanation.advice.is_empty());
+            for heeded in explanation.advice.lines().filter_map(|line| heed(&problem, line)) {
+                prop_assert!(
+                    world.solve(&heeded).is_ok(),
+                    "does not work: {}\n{}",
+                    explanation.advice,
+                    picture(&world, &problem)
+                );
+            }
             let again = world.solve(&problem).unwrap_err().to_string();
             prop_assert_eq!(explanation.to_string(), again);
         }
@@ -488,6 +496,45 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
         }
     }
     Ok(())
+}
+
+/// The problem after what a line of advice says, read as a user would.
+fn heed(problem: &Problem, line: &str) -> Option<Problem> {
+    let line = line.trim_start_matches("this works: ").trim_start_matches("  - ");
+    let mut heeded = problem.clone();
+    if let Some((name, place)) =
+        line.strip_prefix("leave ").and_then(|rest| rest.split_once(" out of "))
+    {
+        match place {
+            "[dependencies]" => heeded.conda.retain(|root| root.spec.name.to_string() != name),
+            _ => heeded.wheels.retain(|root| root.name.as_ref() != name),
+        }
+        return Some(heeded);
+    }
+    let (name, rest) = line.strip_prefix('`')?.split_once(" = \"")?;
+    let (bound, place) = rest.split_once("\"` in [")?;
+    // In env.toml a table has a key once.
+    let conda = problem.conda.iter().filter(|root| root.spec.name.to_string() == name).count();
+    let wheels = problem.wheels.iter().filter(|root| root.name.as_ref() == name).count();
+    if conda > 1 || wheels > 1 {
+        return None;
+    }
+    match place.split(']').next()? {
+        "host" => heeded.host_python = Some(bound.parse().unwrap()),
+        "dependencies" => {
+            let named = |root: &&mut CondaRequirement| root.spec.name.to_string() == name;
+            let spec = &mut heeded.conda.iter_mut().find(named)?.spec;
+            *spec =
+                MatchSpec::from_str(&format!("{name} {bound}"), ParseMatchSpecOptions::lenient())
+                    .unwrap();
+        }
+        "pypi-dependencies" => {
+            heeded.wheels.iter_mut().find(|root| root.name.as_ref() == name)?.specifiers =
+                bound.parse().unwrap();
+        }
+        _ => return None,
+    }
+    Some(heeded)
 }
 
 /// Too large for brute force: but an answer is checked on its way out, and that there is none is

@@ -52,6 +52,9 @@ pub(super) enum WheelRejection {
     Name(DistName),
     /// A build for CPUs, where env.toml has `[gpu]`.
     CpuBuild,
+    /// Not there yet, or nobody says since when, at the `exclude-newer` of env.toml: the day or
+    /// time it came, and `exclude-newer`.
+    Newer(Option<String>, String),
     /// No code for a GPU that env.toml declares: that one, and those it has code for.
     Arch((u16, u16), String),
 }
@@ -100,7 +103,7 @@ impl Engine<'_> {
             let version = &file.filename.version;
             let (line, release, build) = FACTS.order(&file.filename, self.problem.gpu.as_ref());
             (
-                keep.is_none_or(|kept| kept != version),
+                keep.map_or(0, |kept| kept.distance(file)),
                 line,
                 Reverse(release),
                 build,
@@ -214,6 +217,10 @@ impl Engine<'_> {
             return Err(WheelRejection::RequiresPython(
                 file.requires_python.as_ref().map(ToString::to_string).unwrap_or_default(),
             ));
+        }
+        // Last, so that it is the reason only of what would fit otherwise.
+        if let Some(rejection) = self.too_new(name, file) {
+            return Err(rejection);
         }
         Ok((allowed, priority))
     }

@@ -36,7 +36,7 @@ pub mod wheels;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use url::Url;
 
@@ -51,7 +51,9 @@ use self::places::Ground;
 use self::wheels::{WheelConfig, WheelSourceError, WheelSources};
 use crate::error::Report;
 use crate::lockfile::{Source, SourceKind};
-use crate::manifest::{self, IndexSource, Manifest, WheelRequirementSource, lock_location};
+use crate::manifest::{
+    self, IndexName, IndexSource, Manifest, WheelRequirementSource, lock_location,
+};
 use crate::progress::{Event, Progress};
 
 /// How to reach the sources.
@@ -87,6 +89,8 @@ struct Inner {
     net: Net,
     repodata: Repodata,
     learned: Mutex<Learned>,
+    /// Wheel sources in use by a [`Universe`]: those of several closures ask once.
+    open: Mutex<Vec<(WheelKey, Weak<WheelSources>)>>,
     /// Whether the user heard which settings of pip and uv are ignored.
     noted: AtomicBool,
     /// Taken out when dropped.
@@ -100,6 +104,15 @@ impl Drop for Inner {
             runtime.shutdown_background();
         }
     }
+}
+
+/// What tells the wheel sources of one env.toml from those of another.
+#[derive(Clone, PartialEq)]
+struct WheelKey {
+    default_index: Option<Url>,
+    indexes: BTreeMap<IndexName, IndexSource>,
+    find_links: Vec<String>,
+    direct: BTreeMap<usize, WheelRequirementSource>,
 }
 
 /// What only `env.toml` knows of the sources a lock names.
@@ -147,6 +160,7 @@ impl Sources {
                 net,
                 repodata,
                 learned: Mutex::default(),
+                open: Mutex::default(),
                 noted: AtomicBool::new(false),
                 runtime: Some(runtime),
             }),
@@ -246,14 +260,35 @@ impl Inner {
             config.default_index = options.index.as_ref().map(|url| url.value.clone());
             config.indexes = options.indexes.clone();
             config.find_links = options.find_links.iter().map(|l| l.value.clone()).collect();
-            let direct = manifest.pypi_dependencies.iter().enumerate();
-            config.direct = direct
-                .filter(|(_, d)| !matches!(d.source, WheelRequirementSource::Index { .. }))
-                .map(|(index, d)| (index, d.source.clone()))
+            config.direct = manifest
+                .all_pypi_dependencies()
+                .filter(|d| !matches!(d.source, WheelRequirementSource::Index { .. }))
+                .map(|d| (d.number, d.source.clone()))
                 .collect();
         }
         config.allow_insecure = self.config.allow_insecure.clone();
         config
+    }
+
+    /// The wheel sources of an env.toml: those that are open, or new ones.
+    fn wheel_sources(&self, manifest: &Manifest) -> Result<Arc<WheelSources>, SourceError> {
+        let config = self.wheel_config(Some(manifest));
+        let key = WheelKey {
+            default_index: config.default_index.clone(),
+            indexes: config.indexes.clone(),
+            find_links: config.find_links.clone(),
+            direct: config.direct.clone(),
+        };
+        // Written in one step, so a panic elsewhere leaves it whole.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, sources)| sources.strong_count() > 0);
+        let there = open.iter().find(|(known, _)| *known == key).map(|(_, sources)| sources);
+        if let Some(sources) = there.and_then(Weak::upgrade) {
+            return Ok(sources);
+        }
+        let sources = Arc::new(WheelSources::open(config)?);
+        open.push((key, Arc::downgrade(&sources)));
+        Ok(sources)
     }
 
     /// Every remote place of wheels that the configuration names, with credentials.

@@ -158,7 +158,7 @@ fn a_declared_hash_is_pinned_without_a_download() {
     let manifest = manifest(
         "[env]\nname = \"x\"\nplatforms = [\"linux-64\"]\nchannels = [\"lab\"]\n[dependencies]\na = \"*\"\n",
     );
-    let universe = bench.sources().universe(&manifest, Platform::Linux64).unwrap();
+    let universe = bench.sources().universe(&manifest, &manifest, Platform::Linux64).unwrap();
     assert_eq!(universe.conda_names(), ["a"]);
     let pinned = universe.pin(&chosen_record(&universe, "a")).unwrap();
     assert_eq!(
@@ -193,7 +193,8 @@ fn a_record_with_md5_alone_is_fetched_hashed_and_checked() {
             server.url("/c")
         );
         let sources = bench.sources();
-        let universe = sources.universe(&manifest(&text), Platform::Linux64).unwrap();
+        let universe =
+            sources.universe(&manifest(&text), &manifest(&text), Platform::Linux64).unwrap();
         let result = universe.pin_all(&[chosen_record(&universe, "a")]);
         if good {
             let pinned = &result.unwrap()[0];
@@ -232,7 +233,7 @@ fn wheels_without_a_hash_are_pinned_by_what_they_are() {
     let manifest = manifest(
         "[env]\nname = \"x\"\nplatforms = [\"linux-64\"]\n[host]\npython = \"3.11\"\n[pypi-dependencies]\nw = \"*\"\n",
     );
-    let universe = bench.sources().universe(&manifest, Platform::Linux64).unwrap();
+    let universe = bench.sources().universe(&manifest, &manifest, Platform::Linux64).unwrap();
     let listing = universe.wheels(&"w".parse().unwrap(), &WheelOrigin::Default).unwrap();
     assert_eq!(listing.files.len(), 1, "{:?}", listing.skipped);
     let pinned = universe.pin(&chosen_wheel(listing.files[0].clone())).unwrap();
@@ -257,7 +258,7 @@ fn direct_wheels_are_pinned_by_place() {
     let manifest = manifest(
         "[env]\nname = \"x\"\nplatforms = [\"linux-64\"]\n[host]\npython = \"3.11\"\n[pypi-dependencies]\nw = { path = \"wheels/w-1-py3-none-any.whl\" }\n",
     );
-    let universe = bench.sources().universe(&manifest, Platform::Linux64).unwrap();
+    let universe = bench.sources().universe(&manifest, &manifest, Platform::Linux64).unwrap();
     let listing = universe.wheels(&"w".parse().unwrap(), &WheelOrigin::Direct(0)).unwrap();
     let pinned = universe.pin(&chosen_wheel(listing.files[0].clone())).unwrap();
     assert_eq!(pinned.source.kind, SourceKind::Path);
@@ -399,7 +400,7 @@ fn a_directory_given_by_absolute_path_stays_out_of_the_lock() {
         channel.display()
     ));
     let sources = bench.sources();
-    let universe = sources.universe(&manifest, Platform::Linux64).unwrap();
+    let universe = sources.universe(&manifest, &manifest, Platform::Linux64).unwrap();
     let pinned = universe.pin(&chosen_record(&universe, "a")).unwrap();
     assert_eq!(pinned.source, source("dir:chan", SourceKind::Channel, None));
     assert_eq!(pinned.location, None);

@@ -25,12 +25,11 @@ use crate::resolve::{
 
 /// What can be had for one platform: channels and wheel sources of one `env.toml`.
 ///
-/// [`WheelOrigin::Direct`] counts `[pypi-dependencies]` in file order; whoever makes the
-/// [`crate::resolve::Problem`] puts them first in its wheels, and own additions after.
+/// [`WheelOrigin::Direct`] is a [`crate::manifest::WheelDependency::number`].
 pub struct Universe {
     inner: Arc<Inner>,
     channels: Channels,
-    wheels: WheelSources,
+    wheels: Arc<WheelSources>,
     /// Wheels required by path: name → path from the project's directory.
     paths: Vec<(DistName, PathBuf)>,
 }
@@ -58,16 +57,23 @@ impl Sources {
     /// Opens the channels and wheel sources of `manifest` for `platform`. Reads the indexes of
     /// all channels, and the records of what `[dependencies]` may need.
     ///
+    /// `closure` is what of `manifest` is resolved, `manifest` itself or one of its
+    /// [`Manifest::closures`]. Universes of one manifest that live at the same time ask for each
+    /// thing once.
+    ///
     /// # Errors
     /// A channel that is not there, or whose index cannot be had from any place; a wheel source
     /// whose place makes no sense. Wheel sources that do not answer are told when asked.
     pub fn universe(
         &self,
         manifest: &Manifest,
+        closure: &Manifest,
         platform: Platform,
     ) -> Result<Universe, SourceError> {
         self.learn(manifest);
         let inner = self.inner.clone();
+        let wheels = inner.wheel_sources(manifest)?;
+        let manifest = closure;
         let nothing = Default::default();
         let specs = manifest
             .env
@@ -88,19 +94,17 @@ impl Sources {
             }
         }
         // The wheel sources work while the channels are read.
-        let wheels = WheelSources::open(inner.wheel_config(Some(manifest)))?;
         wheels.prefetch(
             manifest
                 .pypi_dependencies
                 .iter()
-                .enumerate()
-                .map(|(index, d)| {
+                .map(|d| {
                     let origin = match &d.source {
                         WheelRequirementSource::Index { index: Some(name), .. } => {
                             WheelOrigin::Index(name.clone())
                         }
                         WheelRequirementSource::Index { index: None, .. } => WheelOrigin::Default,
-                        _ => WheelOrigin::Direct(index),
+                        _ => WheelOrigin::Direct(d.number),
                     };
                     Want::Wheels(d.name.clone(), origin)
                 })

@@ -30,7 +30,7 @@ pub struct Case {
     /// What a user does and must see.
     pub about: String,
     /// What the machine must have, or the case is ignored: `cc`, `unshare`, `python`,
-    /// `conda-python`, or the name of a program.
+    /// `conda-python`, `no-driver` (of NVIDIA), or the name of a program.
     #[serde(default)]
     pub needs: Vec<String>,
     /// Variables on top of the scrubbed environment.
@@ -285,6 +285,7 @@ pub fn lacking(case: &Case) -> Option<String> {
         "unshare" => sandbox::can_unshare(),
         "python" => python::host().is_some(),
         "pip" => python::host().is_some_and(|h| h.pip().is_some()),
+        "no-driver" => !Path::new("/proc/driver/nvidia/version").exists(),
         "conda-python" => python::host().is_some_and(python::Host::relocatable),
         program => sandbox::has(program),
     })
@@ -549,6 +550,10 @@ impl CondaSpec {
             let record = built.record.as_object_mut().expect("a record is an object");
             match value.as_str() {
                 "" => drop(record.remove(key)),
+                number if key == "timestamp" => {
+                    let number: u64 = number.parse().expect("milliseconds");
+                    drop(record.insert(key.clone(), number.into()));
+                }
                 text => drop(record.insert(key.clone(), text.into())),
             }
         }

@@ -31,6 +31,8 @@ pub struct Listing {
     pub text: Option<String>,
     /// The page lists the file, but it is not there.
     pub missing: bool,
+    /// `upload-time` (PEP 700), on JSON pages.
+    pub uploaded: Option<String>,
 }
 
 impl Default for Listing {
@@ -43,6 +45,7 @@ impl Default for Listing {
             href: None,
             text: None,
             missing: false,
+            uploaded: None,
         }
     }
 }
@@ -139,6 +142,9 @@ fn json_file(entry: &Entry) -> serde_json::Value {
     }
     if let Some(reason) = &entry.listing.yanked {
         out["yanked"] = json!(reason);
+    }
+    if let Some(time) = &entry.listing.uploaded {
+        out["upload-time"] = json!(time);
     }
     if !entry.listing.missing {
         out["size"] = json!(entry.wheel.bytes.len());

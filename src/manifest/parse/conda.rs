@@ -28,11 +28,36 @@ pub(super) fn dependencies<'t>(
     root: &Section<'t>,
     channels: &[Spanned<String>],
 ) -> Vec<CondaDependency> {
+    lines(reader, root, channels, None)
+}
+
+/// The same table of a variant, where `NAME = false` is a removal.
+pub(super) fn changes<'t>(
+    reader: &mut Reader<'t>,
+    variant: &Section<'t>,
+    channels: &[Spanned<String>],
+) -> (Vec<CondaDependency>, Vec<Spanned<CondaName>>) {
+    let mut removed = Vec::new();
+    (lines(reader, variant, channels, Some(&mut removed)), removed)
+}
+
+fn lines<'t>(
+    reader: &mut Reader<'t>,
+    root: &Section<'t>,
+    channels: &[Spanned<String>],
+    mut removed: Option<&mut Vec<Spanned<CondaName>>>,
+) -> Vec<CondaDependency> {
     let Some(section) = reader.section(root, "dependencies") else { return Vec::new() };
     let mut out: Vec<CondaDependency> = Vec::new();
     for node in section.nodes() {
         let key = Spanned { value: node.key, span: node.key_span.clone() };
         let name: Option<CondaName> = reader.parse_as(&key, "a conda package name", None);
+        if node.item.as_bool() == Some(false)
+            && let Some(removed) = &mut removed
+        {
+            removed.extend(name.map(|value| Spanned { value, span: node.whole() }));
+            continue;
+        }
         let spec = spec(reader, &node, channels);
         let (Some(name), Some(spec)) = (name, spec) else { continue };
         if name.as_normalized().starts_with("__") {

@@ -1,8 +1,10 @@
 //! Reading `env.toml`.
 
 mod conda;
+mod newer;
 mod reader;
 mod settings;
+mod variants;
 mod wheels;
 
 use toml_edit::Document;
@@ -16,7 +18,7 @@ use super::location::mask_credentials;
 use super::model::{Manifest, Verify};
 
 /// The tables of env.toml.
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 12] = [
     "env",
     "dependencies",
     "pypi-dependencies",
@@ -28,6 +30,7 @@ const TABLES: [&str; 11] = [
     "activation",
     "view",
     "verify",
+    "variants",
 ];
 
 /// Reads the text of an `env.toml`; `file` is what messages call it.
@@ -70,19 +73,17 @@ pub fn parse(text: &str, file: &str) -> Result<Manifest, ManifestError> {
 
 fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Manifest> {
     for node in root.nodes() {
-        if matches!(node.key, "variants" | "feature" | "environments" | "tasks" | "target") {
+        if matches!(node.key, "feature" | "environments" | "tasks" | "target") {
             let what = format!("[{}]", node.key);
             let instead = match node.key {
                 "tasks" => "start programs with `gpuenv run -- …`".into(),
-                _ => "write a second directory with its own env.toml for each variant".to_owned(),
+                _ => "write what differs into `[variants.NAME]`: its lines are added to those of env.toml or replace them".to_owned(),
             };
             reader.fault(node.key_span.clone(), FaultKind::Unsupported { what, instead });
         }
     }
-    let known: Vec<&'static str> = TABLES
-        .into_iter()
-        .chain(["variants", "feature", "environments", "tasks", "target"])
-        .collect();
+    let known: Vec<&'static str> =
+        TABLES.into_iter().chain(["feature", "environments", "tasks", "target"]).collect();
     let before = reader.faults.len();
     reader.only(root, &known);
     // What is listed as known to avoid a second message is not offered to the user.
@@ -106,7 +107,7 @@ fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Manifest> {
     let view = settings::view(reader, root);
     let verify: Verify = settings::verify(reader, root);
 
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         text: mask_credentials(reader.text),
         env: env?,
         dependencies,
@@ -119,7 +120,9 @@ fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Manifest> {
         activation,
         view,
         verify,
+        variants: Default::default(),
     };
+    manifest.variants = variants::variants(reader, root, &manifest);
     relations(reader, root, &manifest);
     Some(manifest)
 }
@@ -144,9 +147,23 @@ fn relations<'t>(reader: &mut Reader<'t>, root: &Section<'t>, manifest: &Manifes
     {
         reader.fault(span("pypi-dependencies"), FaultKind::NoPython);
     }
+    let variants = manifest.variants.values();
+    if channels_absent
+        && let Some(first) = variants.clone().find_map(|variant| variant.dependencies.first())
+    {
+        reader.fault(first.span.clone(), FaultKind::NoChannels);
+    }
+    if channels_absent
+        && !host_written
+        && !written("pypi-dependencies")
+        && let Some(first) = variants.clone().find_map(|variant| variant.pypi_dependencies.first())
+    {
+        reader.fault(first.span.clone(), FaultKind::NoPython);
+    }
+    let mut conda =
+        manifest.dependencies.iter().chain(variants.flat_map(|variant| &variant.dependencies));
     if let Some(host) = &manifest.host
-        && let Some(python) =
-            manifest.dependencies.iter().find(|dep| dep.name.as_normalized() == "python")
+        && let Some(python) = conda.find(|dep| dep.name.as_normalized() == "python")
     {
         let kind = FaultKind::TwoPythons {
             host_line: reader.line(host.span.start),

@@ -13,6 +13,7 @@ use super::super::model::{
     Activation, Env, Framework, Gpu, Host, Spanned, SystemRequirements, Verify, ViewOptions,
 };
 use super::conda::check_channel;
+use super::newer;
 use super::reader::{Reader, Section};
 use crate::driver::Driver;
 use crate::relpath::RelPath;
@@ -38,8 +39,16 @@ pub(super) fn env<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Env
         return None;
     }
     let section = reader.section(root, "env")?;
-    reader.only(&section, &["name", "platforms", "channels"]);
-    let mut env = Env { name: String::new(), platforms: Vec::new(), channels: Vec::new() };
+    reader.only(
+        &section,
+        &["name", "platforms", "channels", "exclude-newer", "exclude-newer-package"],
+    );
+    let mut env = Env {
+        name: String::new(),
+        platforms: Vec::new(),
+        channels: Vec::new(),
+        exclude_newer: newer::exclude_newer(reader, &section),
+    };
     if !section.table.contains_key("name") {
         let hint = "write `name = \"my-env\"`";
         let kind = FaultKind::Missing { key: "name", table: section.name(), hint };
@@ -59,7 +68,15 @@ pub(super) fn env<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Env
             );
         }
     }
-    platforms(reader, &section, &mut env);
+    let hint = "write `platforms = [\"linux-64\"]`: targets are declared, never taken from the machine that locks";
+    env.platforms = match section.node("platforms") {
+        Some(_) => platforms(reader, &section, hint),
+        None => {
+            let kind = FaultKind::Missing { key: "platforms", table: section.name(), hint };
+            reader.fault(section.span.clone(), kind);
+            Vec::new()
+        }
+    };
     let mut names: Vec<(LockLocation, usize)> = Vec::new();
     for channel in reader.strings(&section, "channels") {
         if check_channel(reader, &channel).is_none() {
@@ -85,48 +102,48 @@ pub(crate) fn is_env_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
 
-fn platforms<'t>(reader: &mut Reader<'t>, section: &Section<'t>, env: &mut Env) {
+/// The array `platforms` of a table, sorted, without repeats; `hint` is what to write into an
+/// empty one.
+pub(super) fn platforms<'t>(
+    reader: &mut Reader<'t>,
+    section: &Section<'t>,
+    hint: &'static str,
+) -> Vec<Platform> {
     let known: Vec<String> = PLATFORMS.iter().map(|p| p.as_str().to_owned()).collect();
-    let hint = "write `platforms = [\"linux-64\"]`: targets are declared, never taken from the machine that locks";
-    match section.node("platforms") {
-        None => {
-            let kind = FaultKind::Missing { key: "platforms", table: section.name(), hint };
-            reader.fault(section.span.clone(), kind);
-        }
-        Some(node) => {
-            for text in reader.node_strings(&node) {
-                match text.value.parse::<Platform>() {
-                    Ok(platform) if PLATFORMS.contains(&platform) => env.platforms.push(platform),
-                    Ok(_) => {
-                        let kind = FaultKind::Unsupported {
-                            what: format!("platform `{}`", text.value),
-                            instead: format!(
-                                "environments are resolved for {}",
-                                super::super::error::list(&known)
-                            ),
-                        };
-                        reader.fault(text.span, kind);
-                    }
-                    Err(error) => {
-                        let hint = format!("write {}", super::super::error::list(&known));
-                        reader.invalid::<()>(
-                            text.span,
-                            "a platform (a conda subdir)",
-                            &text.value,
-                            Some(hint),
-                            Some(Box::new(error)),
-                        );
-                    }
-                }
+    let Some(node) = section.node("platforms") else { return Vec::new() };
+    let mut platforms = Vec::new();
+    for text in reader.node_strings(&node) {
+        match text.value.parse::<Platform>() {
+            Ok(platform) if PLATFORMS.contains(&platform) => platforms.push(platform),
+            Ok(_) => {
+                let kind = FaultKind::Unsupported {
+                    what: format!("platform `{}`", text.value),
+                    instead: format!(
+                        "environments are resolved for {}",
+                        super::super::error::list(&known)
+                    ),
+                };
+                reader.fault(text.span, kind);
             }
-            if node.item.as_array().is_some_and(|array| array.is_empty()) {
-                let kind = FaultKind::Missing { key: "platforms", table: section.name(), hint };
-                reader.fault(node.span, kind);
+            Err(error) => {
+                let hint = format!("write {}", super::super::error::list(&known));
+                reader.invalid::<()>(
+                    text.span,
+                    "a platform (a conda subdir)",
+                    &text.value,
+                    Some(hint),
+                    Some(Box::new(error)),
+                );
             }
         }
     }
-    env.platforms.sort();
-    env.platforms.dedup();
+    if node.item.as_array().is_some_and(|array| array.is_empty()) {
+        let kind = FaultKind::Missing { key: "platforms", table: section.name(), hint };
+        reader.fault(node.span, kind);
+    }
+    platforms.sort();
+    platforms.dedup();
+    platforms
 }
 
 /// `major.minor`, both decimal.

@@ -33,6 +33,28 @@ pub(super) fn dependencies<'t>(
     root: &Section<'t>,
     options: &PypiOptions,
 ) -> Vec<WheelDependency> {
+    lines(reader, root, options, 0, None)
+}
+
+/// The same table of a variant, where `NAME = false` is a removal; lines are numbered from
+/// `first` on.
+pub(super) fn changes<'t>(
+    reader: &mut Reader<'t>,
+    variant: &Section<'t>,
+    options: &PypiOptions,
+    first: usize,
+) -> (Vec<WheelDependency>, Vec<Spanned<DistName>>) {
+    let mut removed = Vec::new();
+    (lines(reader, variant, options, first, Some(&mut removed)), removed)
+}
+
+fn lines<'t>(
+    reader: &mut Reader<'t>,
+    root: &Section<'t>,
+    options: &PypiOptions,
+    first: usize,
+    mut removed: Option<&mut Vec<Spanned<DistName>>>,
+) -> Vec<WheelDependency> {
     let Some(section) = reader.section(root, "pypi-dependencies") else { return Vec::new() };
     let mut out: Vec<WheelDependency> = Vec::new();
     for node in section.nodes() {
@@ -41,7 +63,14 @@ pub(super) fn dependencies<'t>(
         let hint = node.key.contains('[').then_some(hint);
         let name: Option<DistName> = reader.parse_as(&key, "a distribution name", hint);
         let Some(name) = name else { continue };
-        let Some(dependency) = dependency(reader, &node, name, options) else { continue };
+        if node.item.as_bool() == Some(false)
+            && let Some(removed) = &mut removed
+        {
+            removed.push(Spanned { value: name, span: node.whole() });
+            continue;
+        }
+        let Some(mut dependency) = dependency(reader, &node, name, options) else { continue };
+        dependency.number = first + out.len();
         if let Some(first) = out.iter().find(|dep| dep.name == dependency.name) {
             let kind = FaultKind::Duplicate {
                 what: "distribution",
@@ -71,6 +100,7 @@ fn dependency<'t>(
         },
         marker: MarkerTree::TRUE,
         span: node.whole(),
+        number: 0,
     };
     let Some(table) = node.item.as_table_like() else {
         let text = reader.node_string(node, "a specifier string or a table")?;

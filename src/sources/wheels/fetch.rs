@@ -511,6 +511,7 @@ impl Fetcher {
                 requires_python: None,
                 yanked: None,
                 upload_time: None,
+                indexed: false,
             })
         };
         match source {
@@ -552,6 +553,7 @@ impl Fetcher {
                     requires_python: None,
                     yanked: None,
                     upload_time: None,
+                    indexed: false,
                 })
             }
             WheelRequirementSource::Index { .. } => Err(WheelSourceError::Unconfigured(format!(

@@ -35,7 +35,7 @@ impl<'a> ListingBuilder<'a> {
     /// Adds the page that a simple index has for the distribution.
     pub(super) fn add_index(&mut self, source: &str, page: &Page) {
         self.known = true;
-        self.add_all(source, page.files.iter().collect());
+        self.add_all(source, page.files.iter().collect(), true);
         self.listing.skipped.extend(page.skipped.iter().cloned());
     }
 
@@ -44,7 +44,7 @@ impl<'a> ListingBuilder<'a> {
         let files: Vec<_> =
             page.files.iter().filter(|file| belongs(&file.name, self.name)).collect();
         self.known |= !files.is_empty();
-        self.add_all(source, files);
+        self.add_all(source, files, false);
         for (label, reason) in &page.skipped {
             let last = label.rsplit('/').next().unwrap_or(label);
             if belongs(last, self.name) {
@@ -56,18 +56,18 @@ impl<'a> ListingBuilder<'a> {
 
     /// Where one page names a file twice, one with a digest is taken, and else no matter which,
     /// so long as it does not hang on the server's order.
-    fn add_all(&mut self, source: &str, mut files: Vec<&PageFile>) {
+    fn add_all(&mut self, source: &str, mut files: Vec<&PageFile>, indexed: bool) {
         files.sort_by_key(|f| (&f.name, f.sha256.is_none(), f.sha256, &f.url));
         for file in files {
-            self.add(source, file);
+            self.add(source, file, indexed);
         }
     }
 
-    fn add(&mut self, source: &str, file: &PageFile) {
+    fn add(&mut self, source: &str, file: &PageFile, indexed: bool) {
         if self.seen.contains(&file.name) {
             return;
         }
-        match self.read(source, file) {
+        match self.read(source, file, indexed) {
             Ok(()) => {
                 self.seen.insert(file.name.clone());
             }
@@ -75,7 +75,7 @@ impl<'a> ListingBuilder<'a> {
         }
     }
 
-    fn read(&mut self, source: &str, file: &PageFile) -> Result<(), String> {
+    fn read(&mut self, source: &str, file: &PageFile, indexed: bool) -> Result<(), String> {
         if !file.name.ends_with(".whl") {
             let extension =
                 SourceDistExtension::from_path(&file.name).map_err(|err| err.to_string())?;
@@ -84,7 +84,7 @@ impl<'a> ListingBuilder<'a> {
             self.sdists.insert(parsed.version);
             return Ok(());
         }
-        let wheel = wheel_file(source, file)?;
+        let wheel = WheelFile { indexed, ..wheel_file(source, file)? };
         if wheel.filename.name != *self.name {
             return Err(format!("it is a wheel of `{}`", wheel.filename.name));
         }
@@ -107,7 +107,7 @@ impl<'a> ListingBuilder<'a> {
     }
 }
 
-/// Reads one wheel of a page.
+/// Reads one wheel of a page of links.
 pub(super) fn wheel_file(source: &str, file: &PageFile) -> Result<WheelFile, String> {
     let filename = WheelFilename::from_str(&file.name).map_err(|err| err.to_string())?;
     let requires_python = file
@@ -129,6 +129,7 @@ pub(super) fn wheel_file(source: &str, file: &PageFile) -> Result<WheelFile, Str
         requires_python,
         yanked: file.yanked.clone(),
         upload_time: file.upload_time,
+        indexed: false,
     })
 }
 
