@@ -8,7 +8,7 @@ use uv_pep440::VersionSpecifiers;
 
 use super::location::lock_location;
 use super::model::{
-    CondaDependency, DependencyOverride, Gpu, IndexSource, Manifest, Prereleases,
+    CondaDependency, DependencyOverride, Gpu, IndexSource, Manifest, OVERRIDE_INPUT, Prereleases,
     SystemRequirements, WheelDependency, WheelRequirementSource,
 };
 use super::variants::{Variant, VariantGpu};
@@ -109,6 +109,9 @@ pub fn inputs(manifest: &Manifest) -> BTreeMap<String, String> {
     }
     if let Some(archspec) = &system.archspec {
         put("system-requirements.archspec".into(), archspec.clone());
+    }
+    for (name, value) in &manifest.virtual_overrides {
+        put(format!("{OVERRIDE_INPUT}{name}"), value.clone().unwrap_or_default());
     }
     for (name, value) in &manifest.activation.env {
         put(format!("activation.env.{name}"), value.clone());

@@ -48,6 +48,8 @@ pub struct Manifest {
     pub host: Option<Host>,
     /// `[system-requirements]`: the oldest system that must run the environment.
     pub system: SystemRequirements,
+    /// Virtual packages that something other than env.toml says; empty in what is read from it.
+    pub virtual_overrides: VirtualOverrides,
     /// `[activation]`.
     pub activation: Activation,
     /// `[view]`: who wins where two packages give one path, and what is allowed.
@@ -57,6 +59,12 @@ pub struct Manifest {
     /// `[variants]`; empty in a view of one ([`Manifest::closures`]).
     pub variants: BTreeMap<VariantName, Variant>,
 }
+
+/// Virtual package to its version (of `__archspec` its build); `None`: the target has none.
+pub type VirtualOverrides = BTreeMap<String, Option<String>>;
+
+/// How the keys of [`crate::manifest::inputs`] start that are of [`VirtualOverrides`].
+pub const OVERRIDE_INPUT: &str = "override.";
 
 /// `[env]`.
 #[derive(Clone, Debug, PartialEq, Eq)]

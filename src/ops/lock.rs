@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::context::Context;
+use super::overrides;
 use super::problem::{keep, keep_pins};
 use super::project::{LOCK, MANIFEST, Project};
 use super::solve::{self, Solved};
@@ -117,7 +118,7 @@ pub fn stale(project: &Project, lock: &Lock, manifest: &Manifest) -> Result<Vec<
 
 /// `lock --check`: fails where the lock is missing or stale.
 pub fn check(ctx: &Context) -> Result<Lock> {
-    let manifest = ctx.project.manifest()?;
+    let manifest = overrides::manifest(ctx)?;
     let Some((lock, _)) = ctx.project.lock()? else {
         return Err(LockCheckError::Missing.into());
     };
@@ -136,7 +137,7 @@ pub fn lock(ctx: &Context, update: &Update) -> Result<Locked> {
 
 /// What [`lock`] would do, and the text of the lock that there is. Nothing is written.
 pub fn resolve(ctx: &Context, update: &Update) -> Result<(Locked, Option<String>)> {
-    let manifest = ctx.project.manifest()?;
+    let manifest = overrides::manifest(ctx)?;
     let inputs = manifest::inputs(&manifest);
     let (old_lock, old_text, pins) = match ctx.project.lock_text()? {
         None => (None, None, Vec::new()),

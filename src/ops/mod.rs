@@ -4,6 +4,7 @@ pub mod context;
 pub mod edit;
 pub mod generation;
 pub mod lock;
+pub mod overrides;
 pub mod problem;
 pub mod project;
 pub mod realize;

@@ -7,6 +7,7 @@ use rattler_conda_types::{
 use uv_pep440::VersionSpecifiers;
 use uv_pep508::MarkerTree;
 
+use super::overrides;
 use crate::lockfile::{ArtifactKind, Lock, Pin};
 use crate::manifest::{Closure, Manifest, WheelRequirementSource};
 use crate::resolve::{
@@ -52,7 +53,7 @@ pub fn problem(manifest: &Manifest, platform: Platform, keep: Keep) -> Problem {
     Problem {
         platform,
         virtual_packages: virtual_packages(manifest, platform),
-        glibc: platform.is_linux().then_some(manifest.system.glibc),
+        glibc: overrides::glibc(manifest, platform),
         host_python: manifest.host.as_ref().map(|h| h.python.clone()),
         channels: manifest.channel_names(),
         conda,
@@ -102,19 +103,17 @@ fn pip(manifest: &Manifest) -> Option<WheelRequirement> {
     })
 }
 
-/// The virtual packages of the target (CEP 30): declared, never those of the machine that locks.
+/// The virtual packages of the target (CEP 30): declared, or set by `CONDA_OVERRIDE_*`; never those
+/// of the machine that locks.
 pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericVirtualPackage> {
     let mut out = Vec::new();
     let mut add = |name: &str, version: &str, build: &str| {
-        if let (Ok(name), Ok(version), Ok(build)) =
-            (name.parse::<CondaName>(), version.parse::<CondaVersion>(), build.parse())
-        {
-            out.push(GenericVirtualPackage { name, version, build_string: build });
-        }
+        out.extend(virtual_package(name, version, build));
     };
     let arch = match platform {
         Platform::Linux64 | Platform::Osx64 | Platform::Win64 => Some("x86_64"),
         Platform::LinuxAarch64 => Some("aarch64"),
+        Platform::LinuxPpc64le => Some("ppc64le"),
         Platform::OsxArm64 => Some("m1"),
         _ => None,
     };
@@ -124,6 +123,10 @@ pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericV
     }
     if let Some(gpu) = gpu(manifest, platform) {
         add("__cuda", &format!("{}.{}", gpu.cuda.0, gpu.cuda.1), "0");
+        // The least that all GPUs have (CEP 46).
+        if let Some((major, minor)) = gpu.archs.iter().min() {
+            add("__cuda_arch", &format!("{major}.{minor}"), "0");
+        }
     }
     if platform.is_linux() {
         add("__glibc", &format!("{}.{}", manifest.system.glibc.0, manifest.system.glibc.1), "0");
@@ -141,12 +144,25 @@ pub fn virtual_packages(manifest: &Manifest, platform: Platform) -> Vec<GenericV
     if platform.is_windows() {
         add("__win", "0", "0");
     }
+    overrides::apply(manifest, platform, &mut out);
     out
+}
+
+pub(super) fn virtual_package(
+    name: &str,
+    version: &str,
+    build: &str,
+) -> Option<GenericVirtualPackage> {
+    Some(GenericVirtualPackage {
+        name: name.parse::<CondaName>().ok()?,
+        version: version.parse::<CondaVersion>().ok()?,
+        build_string: build.parse().ok()?,
+    })
 }
 
 /// Whether a microarchitecture can be one of `platform`: one `archspec` serves an env.toml whose
 /// platforms are of several families. A name of no known family is taken everywhere.
-fn is_of_family(archspec: &str, platform: Platform) -> bool {
+pub(super) fn is_of_family(archspec: &str, platform: Platform) -> bool {
     use Platform::{Linux64, LinuxAarch64, LinuxPpc64le, Osx64, OsxArm64, Win64};
     let families: [(&[&str], &[Platform]); 3] = [
         (&["x86_64"], &[Linux64, Osx64, Win64]),
@@ -227,6 +243,11 @@ mod tests {
             (&all, Platform::OsxArm64, "__archspec=1=m1 __osx=13.3=0 __unix=0=0"),
             (gpu, Platform::Osx64, "__archspec=1=x86_64 __osx=10.13=0 __unix=0=0"),
             (&all, Platform::Osx64, "__archspec=1=x86_64_v3 __osx=13.3=0 __unix=0=0"),
+            (
+                "",
+                Platform::LinuxPpc64le,
+                "__archspec=1=ppc64le __glibc=2.28=0 __linux=4.18=0 __unix=0=0",
+            ),
             (&all, Platform::Win64, "__archspec=1=x86_64_v3 __cuda=12.4=0 __win=0=0"),
         ] {
             assert_eq!(declared(more, platform), expected, "{platform}");

@@ -12,6 +12,7 @@ use rattler_conda_types::Subdir as Platform;
 use super::context::Context;
 use super::generation::{self, Generation};
 use super::lock::{self, LockCheckError};
+use super::overrides;
 use super::project::LOCK;
 use super::update::Update;
 use super::variant;
@@ -459,7 +460,7 @@ fn current_lock(
     let stale = match ctx.project.lock()? {
         Some((lock, text)) => {
             let stale = lock::stale(&ctx.project, &lock, manifest)?;
-            if stale.is_empty() {
+            if stale.iter().all(overrides::is_of_a_run) {
                 return Ok((lock, text, None));
             }
             LockCheckError::Stale(stale)

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 use super::generation::{self, Generation};
+use super::overrides;
 use super::project::Project;
 use super::realize::current_platform;
 use super::variant::{self, VariantError};
@@ -89,7 +90,8 @@ fn of_variant(project: &Project, name: &str) -> Result<Generation> {
 fn stale(project: &Project, generation: &Generation, variant: Option<&str>) -> Option<String> {
     let (lock, _) = project.lock().ok()??;
     let inputs = manifest::inputs(&project.manifest().ok()?);
-    if let Some(first) = lockfile::stale(&lock, &inputs).first() {
+    let stale = lockfile::stale(&lock, &inputs);
+    if let Some(first) = stale.iter().find(|stale| !overrides::is_of_a_run(stale)) {
         return Some(format!(
             "env.toml has changed since this environment was locked ({first}): run `gpuenv realize`"
         ));

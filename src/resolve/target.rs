@@ -116,7 +116,7 @@ impl Target {
         glibc: Option<(u16, u16)>,
         virtual_packages: &[GenericVirtualPackage],
     ) -> Result<Self, TargetError> {
-        let (major, minor) = glibc.unwrap_or((2, 17));
+        let (major, minor) = glibc.unwrap_or((0, 0));
         let linux = Os::Manylinux { major, minor };
         let macos = || {
             let version = virtual_packages

@@ -15,7 +15,7 @@ pub(super) use self::wheels::url_file_name;
 use self::reader::{Reader, Section};
 use super::error::{Fault, FaultKind, ManifestError};
 use super::location::mask_credentials;
-use super::model::{Manifest, Verify};
+use super::model::{Manifest, Verify, VirtualOverrides};
 
 /// The tables of env.toml.
 const TABLES: [&str; 12] = [
@@ -117,6 +117,7 @@ fn read<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> Option<Manifest> {
         gpu,
         host,
         system,
+        virtual_overrides: VirtualOverrides::new(),
         activation,
         view,
         verify,
