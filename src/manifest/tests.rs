@@ -263,6 +263,12 @@ fn every_fault_has_its_place() {
             "git",
         ),
         (
+            "[pypi-options]\nno-build = false\n",
+            "`no-build = false`",
+            "takes wheels alone",
+            "false",
+        ),
+        (
             "[pypi-dependencies]\nx = { path = \".\", editable = true }\n",
             "built from source (`editable`)",
             "path",
