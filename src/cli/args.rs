@@ -90,8 +90,8 @@ pub enum Command {
     Remove(RemoveArgs),
     /// Resolve env.toml into gpuenv.lock
     ///
-    /// Conda packages, wheels and Python are solved together, for every platform of env.toml, on
-    /// any machine. What the old lock holds is kept where it still fits. Where the lock fits
+    /// Conda packages, wheels and Python are solved together, for every platform and variant of
+    /// env.toml, on any machine. What the old lock holds is kept where it still fits. Where the lock fits
     /// already, no source is asked and nothing is written.
     ///
     ///   gpuenv lock              after editing env.toml, or to mend a bad merge of the lock

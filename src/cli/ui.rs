@@ -201,7 +201,7 @@ struct BarState {
 
 const BYTES: &str = "{msg:12} {wide_bar} {bytes:>10} of {total_bytes} {bytes_per_sec:>12} {eta:>4}";
 const ITEMS: &str = "{msg:12} {wide_bar} {pos:>5} of {len}";
-const SPINNER: &str = "{spinner} {msg}";
+const SPINNER: &str = "{spinner} {wide_msg}";
 
 impl BarState {
     fn begin(

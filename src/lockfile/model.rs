@@ -222,6 +222,11 @@ impl Lock {
         })
     }
 
+    /// What names its environments, in their order.
+    pub fn closures(&self) -> Vec<Closure> {
+        self.environments.iter().map(LockedEnvironment::closure).collect()
+    }
+
     /// The package called `id`.
     pub fn package(&self, id: &PackageId) -> Option<&LockedPackage> {
         self.packages.iter().find(|package| package.id == *id)

@@ -136,6 +136,12 @@ impl Manifest {
         out
     }
 
+    /// All conda lines of env.toml, those of variants too.
+    pub fn all_dependencies(&self) -> impl Iterator<Item = &CondaDependency> {
+        let variants = self.variants.values();
+        self.dependencies.iter().chain(variants.flat_map(|v| &v.dependencies))
+    }
+
     /// All wheel lines of env.toml, those of variants too.
     pub fn all_pypi_dependencies(&self) -> impl Iterator<Item = &WheelDependency> {
         let variants = self.variants.values();

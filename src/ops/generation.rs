@@ -165,3 +165,44 @@ pub fn register(project: &Project, store: &Store, number: u64) -> Result<Option<
 fn link(number: u64) -> PathBuf {
     PathBuf::from("generations").join(number.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_have_their_own_pointers() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "[env]\nname = \"t\"\nplatforms = [\"linux-64\"]\n";
+        std::fs::write(dir.path().join("env.toml"), text).unwrap();
+        let project = Project::find(Some(dir.path())).unwrap();
+        let store = Store::open(dir.path().join("store")).unwrap();
+        let views = ["default", "cpu"].map(|name| dir.path().join("views").join(name));
+        let view_of = |name: &str| of_variant(&project, name).map(|g| (g.number, g.view));
+
+        let first = point(&project, &store, &views[0]).unwrap();
+        mark(&project, first.number, "default", false).unwrap();
+        assert_eq!(view_of("default"), Some((1, views[0].clone())));
+        assert_eq!(view_of("cpu"), None);
+        assert!(!project.state_dir().join(VARIANT).exists(), "nobody named it");
+
+        let second = point(&project, &store, &views[1]).unwrap();
+        mark(&project, second.number, "cpu", true).unwrap();
+        assert_eq!(std::fs::read_to_string(project.state_dir().join(VARIANT)).unwrap(), "cpu\n");
+        assert_eq!(current(&project).unwrap().view, views[1]);
+        assert_eq!(view_of("default"), Some((1, views[0].clone())));
+        assert_eq!(view_of("cpu"), Some((2, views[1].clone())));
+
+        // Doing it again changes nothing; another view moves the pointer.
+        assert_eq!(point(&project, &store, &views[1]).unwrap().new, None);
+        mark(&project, 2, "cpu", false).unwrap();
+        let third = point(&project, &store, &views[0]).unwrap();
+        mark(&project, third.number, "cpu", false).unwrap();
+        assert_eq!(view_of("cpu"), Some((3, views[0].clone())));
+        let left: Vec<String> = std::fs::read_dir(project.state_dir().join("variants"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+}

@@ -22,7 +22,7 @@ use crate::lockfile::{
     ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, SourceKind, Verification,
 };
 use crate::machine;
-use crate::manifest::{Framework, Manifest};
+use crate::manifest::{Closure, Framework, Manifest};
 use crate::package::UnpackPolicy;
 use crate::progress::{Event, Progress};
 use crate::relpath::{RelPath, RelPathError};
@@ -184,6 +184,11 @@ pub struct Ready {
 /// First half of the verb: locks if needed. What it did stands whatever becomes of the rest.
 pub fn ready(ctx: &Context, options: &RealizeOptions) -> Result<Ready> {
     let manifest = ctx.project.manifest()?;
+    // A misspelled name is not worth a solve.
+    if let Some(name) = variant::given(options.variant.as_deref()) {
+        let closures: Vec<Closure> = manifest.closures().into_iter().map(|(c, _)| c).collect();
+        variant::require(&closures, Some(current_platform()?), name)?;
+    }
     let hook = hook(ctx, &manifest, options)?;
     let (lock, text, locked) = current_lock(ctx, &manifest, options)?;
     Ok(Ready { locked, manifest, lock, text, hook })
@@ -600,14 +605,16 @@ impl Job<'_> {
         packages: &[&'b LockedPackage],
         stored: &'b BTreeMap<Sha256, StoredPackage>,
     ) -> Result<Vec<PackageInput<'b>>> {
-        // Closures of the same packages have one view, whatever each of them asks for.
-        let mut asked: BTreeSet<&PackageId> = BTreeSet::new();
+        // Closures of the same packages have one view: what counts is what the first asks for, so
+        // that a variant that is added changes no view that was built.
         let same = |e: &&LockedEnvironment| e.env_id == self.environment.env_id;
-        for environment in self.lock.environments.iter().filter(same) {
-            let graph = self.lock.graph(environment);
-            let packages = graph.packages().filter(|(node, _)| graph.is_asked_for(*node));
-            asked.extend(packages.map(|(_, package)| &package.id));
-        }
+        let first = self.lock.environments.iter().find(same).unwrap_or(self.environment);
+        let graph = self.lock.graph(first);
+        let asked: BTreeSet<&PackageId> = graph
+            .packages()
+            .filter(|(node, _)| graph.is_asked_for(*node))
+            .map(|(_, package)| &package.id)
+            .collect();
         let mut out = Vec::new();
         for package in packages {
             let there = stored

@@ -77,7 +77,7 @@ pub fn prepare(dir: Option<&Path>, variant: Option<&str>) -> Result<Prepared> {
 fn of_variant(project: &Project, name: &str) -> Result<Generation> {
     let lock = project.require_lock()?;
     let platform = current_platform()?;
-    variant::require(&lock, Some(platform), name)?;
+    variant::require(&lock.closures(), Some(platform), name)?;
     if lock.environments.iter().filter(|e| e.platform == platform).count() == 1 {
         return generation::require(project);
     }

@@ -95,7 +95,7 @@ fn environments<'l>(
     variant: Option<&str>,
 ) -> Result<impl Iterator<Item = &'l LockedEnvironment> + use<'l>> {
     if let Some(name) = variant {
-        super::variant::require(lock, None, name)?;
+        super::variant::require(&lock.closures(), None, name)?;
     }
     let variant = variant.map(str::to_owned);
     let wanted = move |environment: &&LockedEnvironment| {

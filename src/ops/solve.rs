@@ -11,7 +11,7 @@ use super::context::Context;
 use super::problem::problem;
 use super::project::MANIFEST;
 use crate::error::{Exit, Failure, Report, Result, Snippet};
-use crate::manifest::{Closure, Manifest};
+use crate::manifest::{Closure, Manifest, Variant, VariantGpu};
 use crate::progress::Event;
 use crate::resolve::{self, Chosen, Keep, Problem, Solution, SolveError};
 use crate::sources::{Pinned, Sources, Universe};
@@ -93,9 +93,21 @@ fn one(
 ) -> Result<Answer> {
     let universe = sources.universe(manifest, merged, closure.platform)?;
     let problem = problem(merged, closure.platform, keep);
-    let solution = resolve::solve(&problem, &universe)
-        .map_err(|error| SolveFailure { error, text: manifest.text.clone() })?;
+    let solution = resolve::solve(&problem, &universe).map_err(|error| SolveFailure {
+        error,
+        text: manifest.text.clone(),
+        tables: tables(manifest, closure),
+    })?;
     Ok((universe, problem, solution))
+}
+
+/// Where a variant's own lines of a table of env.toml stand: both as messages write them.
+fn tables(manifest: &Manifest, closure: &Closure) -> Vec<(String, String)> {
+    let Some(name) = &closure.variant else { return Vec::new() };
+    let own_gpu = |v: &Variant| matches!(v.gpu, VariantGpu::Other(_));
+    let gpu = manifest.variants.get(name).is_some_and(own_gpu).then_some("gpu");
+    let tables = ["dependencies", "pypi-dependencies"].into_iter().chain(gpu);
+    tables.map(|table| (format!("[{table}]"), format!("[variants.{name}.{table}]"))).collect()
 }
 
 /// The machine gives no thread.
@@ -154,6 +166,8 @@ fn at_once<I: Sync, T: Send>(
 struct SolveFailure {
     error: SolveError,
     text: String,
+    /// Advice that names a table is to name the variant's, where a change is felt by it alone.
+    tables: Vec<(String, String)>,
 }
 
 impl Report for SolveFailure {
@@ -161,7 +175,8 @@ impl Report for SolveFailure {
         self.error.exit()
     }
     fn hint(&self) -> Option<String> {
-        self.error.hint()
+        let hint = self.error.hint()?;
+        Some(self.tables.iter().fold(hint, |hint, (table, own)| hint.replace(table, own)))
     }
     fn snippet(&self) -> Option<Snippet> {
         let span = self.error.span()?;
@@ -185,9 +200,9 @@ struct Failures {
 fn join(failed: Vec<(Closure, Failure)>, of: usize) -> Option<Failure> {
     let mut groups: Vec<(Vec<Closure>, Failure)> = Vec::new();
     for (closure, failure) in failed {
+        // What is wrong in env.toml's own lines is mended there, whatever variants say.
         let same = |other: &&mut (Vec<Closure>, Failure)| {
             other.1.error().to_string() == failure.error().to_string()
-                && other.1.hint() == failure.hint()
         };
         match groups.iter_mut().find(same) {
             Some((closures, _)) => closures.push(closure),
@@ -199,6 +214,10 @@ fn join(failed: Vec<(Closure, Failure)>, of: usize) -> Option<Failure> {
         1 if of == 1 => groups.pop().map(|(_, failure)| failure),
         _ => Some(Failures { groups }.into()),
     }
+}
+
+fn names<'c>(closures: impl IntoIterator<Item = &'c Closure>) -> String {
+    closures.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl fmt::Display for Failures {
@@ -214,8 +233,7 @@ impl fmt::Display for Failures {
                 _ => false,
             };
             if !named {
-                let names: Vec<String> = closures.iter().map(ToString::to_string).collect();
-                write!(f, "{}: ", names.join(", "))?;
+                write!(f, "{}: ", names(closures))?;
             }
             f.write_str(&message)?;
             if at > 0 {
@@ -241,15 +259,20 @@ impl Report for Failures {
         self.groups.first().map_or(Exit::Bug, |(_, failure)| failure.exit())
     }
     fn hint(&self) -> Option<String> {
-        let mut lines: Vec<String> = Vec::new();
-        for hint in self.groups.iter().filter_map(|(_, failure)| failure.hint()) {
-            for line in hint.lines() {
-                if !lines.iter().any(|known| known == line) {
-                    lines.push(line.to_owned());
-                }
+        let mut hints: Vec<(Vec<&Closure>, String)> = Vec::new();
+        for (closures, failure) in &self.groups {
+            let Some(hint) = failure.hint() else { continue };
+            match hints.iter_mut().find(|(_, known)| *known == hint) {
+                Some((of, _)) => of.extend(closures),
+                None => hints.push((closures.iter().collect(), hint)),
             }
         }
-        (!lines.is_empty()).then(|| lines.join("\n"))
+        let several = hints.len() > 1;
+        let hints = hints.into_iter().map(|(of, hint)| match several {
+            true => format!("{}: {hint}", names(of)),
+            false => hint,
+        });
+        Some(hints.collect::<Vec<_>>().join("\n")).filter(|hint| !hint.is_empty())
     }
     fn snippet(&self) -> Option<Snippet> {
         self.groups.first().and_then(|(_, failure)| failure.snippet())

@@ -44,10 +44,8 @@ impl Update {
             return Err(LockCheckError::Missing.into());
         }
         let mut known = locked();
-        for (_, merged) in manifest.closures() {
-            known.extend(merged.dependencies.iter().map(|d| d.name.as_normalized().to_owned()));
-            known.extend(merged.pypi_dependencies.iter().map(|d| d.name.to_string()));
-        }
+        known.extend(manifest.all_dependencies().map(|d| d.name.as_normalized().to_owned()));
+        known.extend(manifest.all_pypi_dependencies().map(|d| d.name.to_string()));
         match names.iter().find(|name| !known.iter().any(|known| same(known, name))) {
             Some(name) => Err(UnknownName::among(known.iter().map(String::as_str), name).into()),
             None => Ok(()),

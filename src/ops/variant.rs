@@ -5,21 +5,22 @@
 
 use rattler_conda_types::Subdir as Platform;
 
-use super::project::{LOCK, Project};
+use super::project::Project;
 use super::realize::RealizeError;
 use crate::error::{Exit, Report, Result};
 use crate::lockfile::{Lock, LockedEnvironment};
 use crate::machine;
+use crate::manifest::Closure;
 
 /// A variant that cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum VariantError {
     /// No environment is called so.
-    #[error("{LOCK} has no variant `{name}` (it has {})", have.join(", "))]
+    #[error("there is no variant `{name}` (there is {})", have.join(", "))]
     Unknown {
         /// As given.
         name: String,
-        /// Those of the lock.
+        /// Those that there are.
         have: Vec<String>,
     },
     /// It is for other platforms.
@@ -59,30 +60,28 @@ impl Report for VariantError {
     }
 }
 
-/// Whether `lock` has a variant called `name`, for `platform` where one is given.
-pub fn require(lock: &Lock, platform: Option<Platform>, name: &str) -> Result<()> {
-    let called = |e: &&LockedEnvironment| e.closure().variant_name() == name;
-    let names = |environments: &mut dyn Iterator<Item = &LockedEnvironment>| {
+/// Whether there is a variant called `name` among `closures`, for `platform` where one is given.
+pub fn require(closures: &[Closure], platform: Option<Platform>, name: &str) -> Result<()> {
+    let names = |closures: &mut dyn Iterator<Item = &Closure>| {
         let mut names: Vec<String> = Vec::new();
-        for environment in environments {
-            let name = environment.closure().variant_name().to_owned();
+        for name in closures.map(|closure| closure.variant_name().to_owned()) {
             if !names.contains(&name) {
                 names.push(name);
             }
         }
         names
     };
-    let found: Vec<&LockedEnvironment> = lock.environments.iter().filter(called).collect();
+    let found: Vec<&Closure> = closures.iter().filter(|c| c.variant_name() == name).collect();
     match platform {
         _ if found.is_empty() => {
-            let have = names(&mut lock.environments.iter());
+            let have = names(&mut closures.iter());
             Err(VariantError::Unknown { name: name.to_owned(), have }.into())
         }
-        Some(here) if !found.iter().any(|e| e.platform == here) => Err(VariantError::Elsewhere {
+        Some(here) if !found.iter().any(|c| c.platform == here) => Err(VariantError::Elsewhere {
             name: name.to_owned(),
             here,
-            platforms: found.iter().map(|e| e.platform.to_string()).collect(),
-            have: names(&mut lock.environments.iter().filter(|e| e.platform == here)),
+            platforms: found.iter().map(|c| c.platform.to_string()).collect(),
+            have: names(&mut closures.iter().filter(|c| c.platform == here)),
         }
         .into()),
         _ => Ok(()),
@@ -132,7 +131,7 @@ fn choose_with<'l>(
     let among_several = fit.len() > 1;
     let find = |name: &str| fit.iter().find(|e| e.closure().variant_name() == name).copied();
     if let Some(name) = named {
-        require(lock, Some(platform), name)?;
+        require(&lock.closures(), Some(platform), name)?;
         if let Some(environment) = find(name) {
             return Ok(Choice { environment, note: None, among_several });
         }
@@ -274,7 +273,7 @@ mod tests {
         );
         assert!(
             words("x").starts_with(
-                "gpuenv.lock has no variant `x` (it has gpu, default, cpu) | name one of these"
+                "there is no variant `x` (there is gpu, default, cpu) | name one of these"
             ),
             "{}",
             words("x")

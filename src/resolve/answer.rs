@@ -449,6 +449,7 @@ impl Walk<'_, '_> {
         let mut cuda: BTreeMap<u16, String> = BTreeMap::new();
         let mut cudnn: BTreeMap<u16, String> = BTreeMap::new();
         let mut newer: Vec<String> = Vec::new();
+        let mut newer_libraries: Vec<String> = Vec::new();
         let mut cpu: Vec<String> = Vec::new();
         let mut better: BTreeSet<&'static DistName> = BTreeSet::new();
         let mut chosen = gpu_advice::Chosen { wheels: Vec::new(), conda: BTreeSet::new() };
@@ -479,7 +480,9 @@ impl Walk<'_, '_> {
             if let (Some(target), Some(Line::Cuda(major, Some(minor)))) = (target, line)
                 && (major, minor) > target.cuda
             {
-                newer.push(format!("{who} (CUDA {major}.{minor})"));
+                let library = matches!(key, Key::Wheel(dist) if FACTS.is_component(dist));
+                let list = if library { &mut newer_libraries } else { &mut newer };
+                list.push(format!("{who} (CUDA {major}.{minor})"));
             }
             match line {
                 Some(Line::Cuda(major, _)) => {
@@ -515,6 +518,10 @@ impl Walk<'_, '_> {
             && let Some((other, who)) = cuda.iter().find(|(own, _)| **own != major)
         {
             return Err(broken(format!("{who} is for CUDA {other}, not {major}.{minor}")));
+        }
+        if newer.is_empty() {
+            // Else they are there for the sake of what was built for them.
+            newer = newer_libraries;
         }
         if !newer.is_empty() && !target.mixed {
             self.warnings.insert(format!(

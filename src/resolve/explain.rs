@@ -105,7 +105,7 @@ fn explained(engine: &Engine<'_>, roots: &[Root], facts: &Facts) -> Refusal {
         conflict.root(engine.problem, *item, items.len());
     }
     if items.len() < roots.len() {
-        conflict.host_python(engine.problem);
+        conflict.pythons(engine.problem);
     }
     let mut spans: Vec<_> = Vec::new();
     for root in roots {

@@ -144,8 +144,21 @@ struct Component {
     name: String,
     cuda: u16,
     wheel: DistName,
-    /// CUDA line → version of the wheel.
+    /// CUDA line → version of the wheel in its first release.
     releases: BTreeMap<(u16, u16), Version>,
+    /// Whether the newest serves all lines of the major.
+    any_minor: bool,
+}
+
+impl Component {
+    /// The line that a version of the wheel is of.
+    fn line(&self, version: &Version) -> Line {
+        let minor = self.releases.iter().rfind(|(_, first)| *first <= version);
+        match minor {
+            Some(((major, minor), _)) if !self.any_minor => Line::Cuda(*major, Some(*minor)),
+            _ => Line::Cuda(self.cuda, None),
+        }
+    }
 }
 
 /// Which toolkits compile for a compute capability.
@@ -272,6 +285,7 @@ impl GpuFacts {
                 cuda: text("cuda")?.parse().ok()?,
                 wheel: DistName::from_str(text("wheel")?).ok()?,
                 releases,
+                any_minor: row.get("any-minor").and_then(|item| item.as_bool()).unwrap_or(false),
             });
         }
         for row in rows("toolkit") {
@@ -356,14 +370,20 @@ impl GpuFacts {
             let part = |index: usize| release.get(index).and_then(|part| u16::try_from(*part).ok());
             return Some(Line::Cuda(part(0)?, part(1)));
         }
-        if let Some(line) = file.name.as_ref().split('-').skip(1).find_map(line_of_tag) {
-            return Some(line);
-        }
         // From CUDA 13 on the names of its wheels say no major: their metadata does not, either.
-        self.components
-            .iter()
-            .find(|component| component.wheel == file.name)
-            .map(|component| Line::Cuda(component.cuda, None))
+        if let Some(component) = self.component(&file.name) {
+            return Some(component.line(&file.version));
+        }
+        file.name.as_ref().split('-').skip(1).find_map(line_of_tag)
+    }
+
+    fn component(&self, name: &DistName) -> Option<&Component> {
+        self.components.iter().find(|component| component.wheel == *name)
+    }
+
+    /// Whether a wheel brings a library of CUDA.
+    pub(super) fn is_component(&self, name: &DistName) -> bool {
+        self.component(name).is_some()
     }
 
     /// What a wheel of this row needs without declaring it.

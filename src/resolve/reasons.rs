@@ -124,9 +124,10 @@ impl<'t, 'p> Reasons<'t, 'p> {
         ));
     }
 
-    fn host_python(&mut self) {
+    /// Other Pythons than env.toml leaves.
+    fn other_pythons(&mut self) {
         let mut conflict = Conflict::default();
-        conflict.host_python(self.engine.problem);
+        conflict.pythons(self.engine.problem);
         self.changes.extend(conflict.changes);
     }
 
@@ -291,7 +292,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
             && let Some(host) = &self.engine.problem.host_python
         {
             self.advise("change host.python, or the requirement on Python");
-            self.host_python();
+            self.other_pythons();
             return format!("the interpreter of the machine is declared as {host}");
         }
         let matching: Vec<_> = known
@@ -321,7 +322,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
                     format!("{wanted} does not have it; another channel has {version}")
                 }
                 CondaRejection::Newer { came, bound } => {
-                    self.advise(format!(
+                    self.advise_besides(format!(
                         "move exclude-newer in [env], or exempt it: exclude-newer-package = {{ {text} = false }}"
                     ));
                     format!("{version} came {came}, after exclude-newer {bound}")
@@ -654,12 +655,12 @@ impl<'t, 'p> Reasons<'t, 'p> {
         let (is, needs, has) = if many { ("are", "need", "have") } else { ("is", "needs", "has") };
         match why {
             Why::RequiresPython(requires) => {
-                self.host_python();
+                self.other_pythons();
                 self.advise(format!("choose a Python in {requires}, or another version of {name}"));
                 format!("{which} {needs} Python {requires}, and {own}")
             }
             Why::Python(tags) => {
-                self.host_python();
+                self.other_pythons();
                 let tags = python_tags(tags);
                 self.advise(format!(
                     "choose a Python that {name} has wheels for ({tags}), or another version of {name}"
@@ -714,7 +715,7 @@ impl<'t, 'p> Reasons<'t, 'p> {
             }
             Why::Unreadable(reason) => format!("{which} cannot be read ({reason})"),
             Why::Newer(came, bound) => {
-                self.advise(format!(
+                self.advise_besides(format!(
                     "move exclude-newer in [env], or exempt it: exclude-newer-package = {{ {name} = false }}"
                 ));
                 let was = if many { "were" } else { "was" };

@@ -110,8 +110,10 @@ impl Conflict {
         self.changes.extend(majors.map(|major| Change::Cuda(major.abs_diff(own), major)));
     }
 
-    /// The other interpreters of the machine.
-    pub(super) fn host_python(&mut self, problem: &Problem) {
+    /// The other Pythons: of conda, or of the machine.
+    pub(super) fn pythons(&mut self, problem: &Problem) {
+        let conda = problem.conda.iter().position(|root| is(&root.spec.name, "python"));
+        self.changes.extend(conda.map(|at| Change::Bound(Item::Conda(at))));
         let Some(own) = &problem.host_python else { return };
         let own = own.release().get(1).copied().unwrap_or(0);
         let minors = MINORS.filter(|minor| *minor != own);
@@ -348,17 +350,16 @@ impl Change {
             Change::Arch(major, minor) => {
                 format!("leave \"{major}.{minor}\" out of archs in [gpu]")
             }
-            Change::Without(item) => {
-                let name = match item {
-                    Item::Conda(at) => match &problem.conda.get(*at)?.spec.name {
-                        PackageNameMatcher::Exact(name) => name.as_normalized().to_owned(),
-                        _ => return None,
-                    },
-                    Item::Wheel(at) => problem.wheels.get(*at)?.name.to_string(),
-                    Item::Cuda => return None,
-                };
-                format!("leave out {name}")
+            Change::Without(Item::Conda(at)) => match &problem.conda.get(*at)?.spec.name {
+                PackageNameMatcher::Exact(name) => {
+                    format!("leave {} out of [dependencies]", name.as_normalized())
+                }
+                _ => return None,
+            },
+            Change::Without(Item::Wheel(at)) => {
+                format!("leave {} out of [pypi-dependencies]", problem.wheels.get(*at)?.name)
             }
+            Change::Without(Item::Cuda) => return None,
         })
     }
 }

@@ -68,8 +68,8 @@ fn lines_of_wheels() {
     assert_eq!(line("torch", "1.9.0+cu92"), cuda(9, 2));
     assert_eq!(line("torch", "2.6.0"), cuda(12, 4));
     assert_eq!(line("mmcv", "2.1.0+cu118.torch2.1"), cuda(11, 8));
-    assert_eq!(line("nvidia_cublas_cu12", "12.1.3.1"), Some(Line::Cuda(12, None)));
-    assert_eq!(line("nvidia_cublas", "13.0.0.19"), Some(Line::Cuda(13, None)));
+    assert_eq!(line("nvidia_cublas_cu12", "12.1.3.1"), cuda(12, 1));
+    assert_eq!(line("nvidia_cublas", "13.0.0.19"), cuda(13, 0));
     assert_eq!(line("cupy_cuda12x", "14.2.0"), Some(Line::Cuda(12, None)));
     assert_eq!(line("cuda_toolkit", "12.1.1"), cuda(12, 1));
     assert_eq!(line("paddlepaddle_gpu", "2.5.2"), cuda(11, 8));
@@ -90,7 +90,12 @@ fn lines_of_wheels() {
     assert_eq!(line("jax_cuda12_plugin", "0.6.2"), Some(Line::Cuda(12, None)));
     assert_eq!(line("jax_cuda12_pjrt", "0.6.2"), Some(Line::Cuda(12, None)));
     assert_eq!(line("jaxlib", "0.6.2"), None);
-    assert_eq!(line("nvidia_nvvm", "13.0.48"), Some(Line::Cuda(13, None)));
+    assert_eq!(line("nvidia_nvvm", "13.0.48"), cuda(13, 0));
+    assert_eq!(line("nvidia_cusparse", "12.7.3.1"), cuda(13, 1));
+    // Before the first release that is known, or not part of the toolkit.
+    assert_eq!(line("nvidia_cublas_cu11", "11.10.3.66"), Some(Line::Cuda(11, None)));
+    assert_eq!(line("nvidia_cudnn_cu12", "9.8.0.87"), Some(Line::Cuda(12, None)));
+    assert_eq!(line("nvidia_nvjitlink_cu12", "12.4.127"), Some(Line::Cuda(12, None)));
     assert_eq!(line("numpy", "1.26.4"), None);
 }
 
@@ -204,6 +209,12 @@ fn libraries_of_the_release_a_wheel_was_built_with_or_newer() {
     let chosen = world.chosen(&gpu((12, 2)).pypi("onnxruntime-gpu"));
     assert!(chosen.contains(&"nvidia-cuda-runtime-cu12==12.2.53".to_owned()), "{chosen:?}");
     assert!(chosen.contains(&"nvidia-cudnn-cu12==9.1.0.70".to_owned()), "{chosen:?}");
+    // Of what is newer, the nearest line to the declared one.
+    for version in ["12.3.101", "12.4.99", "12.9.79"] {
+        wheel(&mut world, &format!("nvidia-cuda-runtime-cu12 {version}"), &[]);
+    }
+    let chosen = world.chosen(&gpu((12, 4)).pypi("onnxruntime-gpu"));
+    assert!(chosen.contains(&"nvidia-cuda-runtime-cu12==12.4.99".to_owned()), "{chosen:?}");
     // Older than what it was built with.
     let refused =
         world.refused(&gpu((12, 2)).pypi("onnxruntime-gpu").pypi("nvidia-cufft-cu12<11.0.8"));

@@ -502,9 +502,13 @@ fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
 fn heed(problem: &Problem, line: &str) -> Option<Problem> {
     let line = line.trim_start_matches("this works: ").trim_start_matches("  - ");
     let mut heeded = problem.clone();
-    if let Some(name) = line.strip_prefix("leave out ") {
-        heeded.conda.retain(|root| !root.spec.to_string().starts_with(name));
-        heeded.wheels.retain(|root| root.name.as_ref() != name);
+    if let Some((name, place)) =
+        line.strip_prefix("leave ").and_then(|rest| rest.split_once(" out of "))
+    {
+        match place {
+            "[dependencies]" => heeded.conda.retain(|root| root.spec.name.to_string() != name),
+            _ => heeded.wheels.retain(|root| root.name.as_ref() != name),
+        }
         return Some(heeded);
     }
     let (name, rest) = line.strip_prefix('`')?.split_once(" = \"")?;
