@@ -52,6 +52,8 @@ struct Walk<'e, 'p> {
     queue: Vec<Key>,
     warnings: BTreeSet<String>,
     notes: BTreeSet<String>,
+    /// Distributions of which something requires another version than the one kept.
+    moved_on: BTreeSet<DistName>,
 }
 
 pub(super) fn solution(
@@ -74,6 +76,7 @@ pub(super) fn solution(
         queue: Vec::new(),
         warnings: BTreeSet::new(),
         notes: BTreeSet::new(),
+        moved_on: BTreeSet::new(),
     };
     walk.roots(roots)?;
     while let Some(key) = walk.queue.pop() {
@@ -239,6 +242,11 @@ impl Walk<'_, '_> {
             return Err(broken(format!(
                 "{who} needs {name} {specifiers}, but {version} is chosen"
             )));
+        }
+        if let Some(kept) = self.engine.problem.keep.wheels.get(name)
+            && !specifiers.contains(&kept.version)
+        {
+            self.moved_on.insert(name.clone());
         }
         let pinned = specifiers.iter().any(pins);
         if let Some(reason) = &file.yanked
@@ -611,6 +619,7 @@ impl Walk<'_, '_> {
     fn vanished(&self) -> Vec<String> {
         let lost = self.nodes.keys().filter_map(|key| match key {
             Key::Conda(name) => self.engine.lost_record(self.record_of(name.as_normalized())?),
+            Key::Wheel(dist) if self.moved_on.contains(dist) => None,
             Key::Wheel(dist) => self.engine.lost_wheel(&self.choice.wheels.get(dist)?.1),
         });
         lost.collect()

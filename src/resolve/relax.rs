@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::mem::{Discriminant, discriminant};
 
-use rattler_conda_types::{Channel, PackageNameMatcher, Version as CondaVersion};
+use rattler_conda_types::{Channel, PackageNameMatcher, Version as CondaVersion, VersionSpec};
 use uv_normalize::PackageName as DistName;
 use uv_pep440::{Version, VersionSpecifier, VersionSpecifiers};
 use uv_pep508::MarkerTree;
@@ -289,35 +289,40 @@ impl Change {
                 )
             }
             Change::Bound(Item::Conda(at)) => {
-                let PackageNameMatcher::Exact(name) = &problem.conda.get(*at)?.spec.name else {
+                let spec = &problem.conda.get(*at)?.spec;
+                let PackageNameMatcher::Exact(name) = &spec.name else {
                     return None;
                 };
                 let name = name.as_normalized();
                 let version = conda_version(solution, name)?;
-                let own = problem.conda.get(*at)?.spec.version.as_ref();
-                let same = own.is_some_and(|own| {
+                let bound = bound(&version);
+                let line = match &spec.channel {
+                    Some(channel) => {
+                        let channel = channel.name();
+                        format!("{name} = {{ version = \"{bound}\", channel = \"{channel}\" }}")
+                    }
+                    None => format!("{name} = \"{bound}\""),
+                };
+                let fits = |own: &VersionSpec| {
                     version.parse::<CondaVersion>().is_ok_and(|version| own.matches(&version))
-                });
-                match same {
-                    true => format!(
-                        "another build of {name}: `{name} = \"{}\"` in [dependencies]",
-                        bound(&version)
-                    ),
-                    false => format!(
-                        "`{name} = \"{}\"` in [dependencies] (gives {name} {version})",
-                        bound(&version)
-                    ),
+                };
+                match spec.version.as_ref().is_some_and(fits) {
+                    true => format!("another build of {name}: `{line}` in [dependencies]"),
+                    false => format!("`{line}` in [dependencies] (gives {name} {version})"),
                 }
             }
             Change::Bound(Item::Wheel(at)) => {
                 let root = problem.wheels.get(*at)?;
                 let version = dist_version(solution, &root.name)?;
-                format!(
-                    "`{} = \"{}\"` in [pypi-dependencies] (gives {} {version})",
-                    root.name,
-                    specifiers(&version),
-                    root.name
-                )
+                let (name, bound) = (&root.name, specifiers(&version));
+                let line = match (&root.origin, root.extras.is_empty() && root.marker.is_true()) {
+                    (WheelOrigin::Index(index), true) => {
+                        format!("{name} = {{ version = \"{bound}\", index = \"{index}\" }}")
+                    }
+                    (_, true) => format!("{name} = \"{bound}\""),
+                    (_, false) => format!("{name} = {{ version = \"{bound}\", … }}"),
+                };
+                format!("`{line}` in [pypi-dependencies] (gives {name} {version})")
             }
             Change::Bound(Item::Cuda) => return None,
             Change::Constraint(name) => {
