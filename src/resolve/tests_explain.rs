@@ -28,8 +28,8 @@ fn two_wheels_at_odds() {
   - there can be only one version of c
 
 each of these works:
-  - leave out a
-  - leave out b
+  - leave a out of [pypi-dependencies]
+  - leave b out of [pypi-dependencies]
 "#]]
     );
 }
@@ -160,7 +160,7 @@ fn wheels_that_stop_at_an_older_python() {
 `paddle` cannot be had on linux-64
   - env.toml asks for `paddle`, but 2.4.2 and 2.5.2 have wheels for cp37 to cp311 only, and env.toml leaves Python 3.13
 
-choose a Python that paddle has wheels for (cp37 to cp311), or another version of paddle
+this works: `python = "3.11.*"` in [dependencies] (gives python 3.11.9)
 "#]]
     );
 }
@@ -201,8 +201,8 @@ fn two_wheels_for_different_pythons() {
   - there can be only one version of python
 
 each of these works:
-  - leave out old
-  - leave out new
+  - leave old out of [pypi-dependencies]
+  - leave new out of [pypi-dependencies]
 "#]]
     );
 }
@@ -226,8 +226,8 @@ fn a_requirement_on_one_python_only() {
   - there can be only one version of python
 
 each of these works:
-  - leave out a
-  - leave out c
+  - leave a out of [pypi-dependencies]
+  - leave c out of [pypi-dependencies]
 if the requirement on b is wrong or not needed, replace or drop it in [pypi-options.dependency-overrides]
 "#]]
     );
@@ -445,8 +445,8 @@ fn conda_and_wheel_of_one_distribution() {
   - numpy 1.26.4 of conda provides numpy: a wheel of it cannot be beside it
 
 each of these works:
-  - leave out pandas
-  - leave out needs
+  - leave pandas out of [dependencies]
+  - leave needs out of [pypi-dependencies]
 take numpy from one side: leave it out of [pypi-dependencies], or take the conda packages that need it as wheels; if conda's package does not really provide it, say so in [conda-pypi-map]
 "#]]
     );
@@ -560,8 +560,8 @@ fn conda_packages_that_exclude_each_other() {
   - shim 1.0 works only with pandas <2, not with pandas 2.2.0
 
 each of these works:
-  - leave out pandas
-  - leave out shim
+  - leave pandas out of [dependencies]
+  - leave shim out of [dependencies]
 "#]]
     );
 }
