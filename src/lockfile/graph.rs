@@ -10,9 +10,10 @@ use crate::hash::ShortHash;
 
 /// The world and name that an edge of a package of world `kind` leads to.
 pub(super) fn edge_target(kind: ArtifactKind, edge: &str) -> (ArtifactKind, &str) {
-    match edge.strip_prefix("conda:") {
-        Some(name) => (ArtifactKind::Conda, name),
-        None => (kind, edge),
+    match edge.split_once(':') {
+        Some(("conda", name)) => (ArtifactKind::Conda, name),
+        Some(("wheel", name)) => (ArtifactKind::Wheel, name),
+        _ => (kind, edge),
     }
 }
 

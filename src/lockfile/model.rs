@@ -163,7 +163,8 @@ pub struct LockedPackage {
     /// Requirements that led to other packages of the closure, sorted, as their world writes them.
     pub requires: Vec<String>,
     /// Names of the packages those resolved to, sorted: the edges of the graph. Wheel and
-    /// conda names share this list; a wheel's edge to a conda package is `conda:name`.
+    /// conda names share this list; a wheel's edge to a conda package is `conda:name`, a
+    /// conda package's to a wheel `wheel:name`.
     pub edges: Vec<String>,
     /// Why a yanked file was taken all the same.
     pub yanked: Option<String>,

@@ -262,6 +262,7 @@ fn every_fault_has_its_place() {
             "pip wheel",
             "git",
         ),
+        ("[pypi-options]\nno-build = false\n", "`no-build = false`", "takes wheels alone", "false"),
         (
             "[pypi-dependencies]\nx = { path = \".\", editable = true }\n",
             "built from source (`editable`)",

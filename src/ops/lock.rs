@@ -358,7 +358,11 @@ fn carry_over(mut lock: Lock, old: &Lock) -> Lock {
     lock
 }
 
-fn versions(lock: &Lock, closure: &Closure) -> BTreeMap<(ArtifactKind, String), String> {
+/// Version (and build) and file of each package.
+fn versions<'l>(
+    lock: &'l Lock,
+    closure: &Closure,
+) -> BTreeMap<(ArtifactKind, String), (String, &'l str)> {
     let environment = lock.environment(closure);
     environment
         .into_iter()
@@ -368,7 +372,7 @@ fn versions(lock: &Lock, closure: &Closure) -> BTreeMap<(ArtifactKind, String), 
                 Some(build) => format!("{} {build}", p.version),
                 None => p.version.clone(),
             };
-            ((p.kind, p.name.clone()), version)
+            ((p.kind, p.name.clone()), (version, p.file.as_str()))
         })
         .collect()
 }
@@ -382,8 +386,15 @@ pub fn changes(old: Option<&Lock>, new: &Lock) -> Vec<Change> {
         let after = versions(new, &closure);
         let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
         for key in names {
-            let (was, is) = (before.get(key).cloned(), after.get(key).cloned());
+            let (was, is) = (before.get(key), after.get(key));
             if was != is {
+                // Another file of the same version: then the files are what differs.
+                let same = was.map(|was| &was.0) == is.map(|is| &is.0);
+                let words = |(version, file): &(String, &str)| match same {
+                    true => format!("{version} ({file})"),
+                    false => version.clone(),
+                };
+                let (was, is) = (was.map(words), is.map(words));
                 out.push(Change {
                     platform: closure.platform.to_string(),
                     variant: closure.variant.as_ref().map(ToString::to_string),

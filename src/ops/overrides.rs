@@ -105,15 +105,11 @@ pub fn manifest(ctx: &Context) -> Result<Manifest> {
     for (variable, name, _) in VARIABLES {
         let Some(value) = manifest.virtual_overrides.get(name) else { continue };
         let text = match value {
-            Some(value) => {
-                format!(
-                    "{variable} is set: resolving for {name} {value}, instead of what env.toml declares"
-                )
-            }
+            Some(value) => format!(
+                "{variable} is set: the target has {name} {value}, whatever env.toml declares"
+            ),
             None => {
-                format!(
-                    "{variable} is empty: resolving without {name}, instead of what env.toml declares"
-                )
+                format!("{variable} is empty: the target has no {name}, whatever env.toml declares")
             }
         };
         ctx.progress.event(Event::Note { text: &text });

@@ -32,7 +32,7 @@ struct Choice {
     /// Distribution → wheel file.
     wheels: BTreeMap<DistName, (SolvableId, Arc<WheelFile>, PyMask)>,
     /// Distribution → the conda package that provides it.
-    provided: BTreeMap<DistName, Arc<str>>,
+    provided: BTreeMap<DistName, (SolvableId, Arc<str>)>,
 }
 
 /// A package on the walk.
@@ -107,7 +107,7 @@ impl Choice {
                 }
                 (Name::Dist(dist), Candidate::Provided { conda, .. }) => {
                     choice.wheels.contains_key(dist)
-                        || choice.provided.insert(dist.clone(), conda.clone()).is_some()
+                        || choice.provided.insert(dist.clone(), (id, conda.clone())).is_some()
                 }
                 _ => false,
             };
@@ -200,7 +200,7 @@ impl Walk<'_, '_> {
         extras: &[ExtraName],
         specifiers: &VersionSpecifiers,
     ) -> Result<Option<Key>, SolveError> {
-        if let Some(conda) = self.choice.provided.get(name).cloned() {
+        if let Some((id, conda)) = self.choice.provided.get(name).cloned() {
             let Some(record) = self.record_of(&conda) else {
                 return Err(broken(format!(
                     "{who} needs {name} of conda's {conda}, which is not chosen"
@@ -221,14 +221,18 @@ impl Walk<'_, '_> {
             {
                 return Err(broken(format!("{name} {shown} of conda is outside {bound}")));
             }
-            if !extras.is_empty() {
+            let key = self.conda_key(&conda);
+            let (true, Some(key)) = (!extras.is_empty(), &key) else { return Ok(key) };
+            if self.engine.metadata_of_provided(id).is_some() {
+                self.want_extras(key, name, extras);
+            } else {
                 let extras: Vec<_> = extras.iter().map(ToString::to_string).collect();
                 self.warnings.insert(format!(
-                    "{who} asks for {name}[{}], but {name} comes from conda's {conda}, which does not say what its extras need: name those packages in env.toml",
+                    "{who} asks for {name}[{}], but {name} comes from conda's {conda}, which does not say what its extras need, and no wheel of {shown} does: name those packages in env.toml",
                     extras.join(",")
                 ));
             }
-            return Ok(self.conda_key(&conda));
+            return Ok(Some(key.clone()));
         }
         let Some((_, file, _)) = self.choice.wheels.get(name) else {
             return Err(broken(format!("{who} needs {name}, but none is chosen")));
@@ -262,14 +266,18 @@ impl Walk<'_, '_> {
             });
         }
         let key = Key::Wheel(name.clone());
-        // A new extra means new requirements: the package is walked again.
+        self.want_extras(&key, name, extras);
+        Ok(Some(key))
+    }
+
+    /// A new extra means new requirements: the package is walked again.
+    fn want_extras(&mut self, key: &Key, name: &DistName, extras: &[ExtraName]) {
         let known = self.extras.entry(name.clone()).or_default();
         let before = known.len();
         known.extend(extras.iter().cloned());
-        if known.len() > before && self.nodes.contains_key(&key) {
+        if known.len() > before && self.nodes.contains_key(key) {
             self.queue.push(key.clone());
         }
-        Ok(Some(key))
     }
 
     fn record(&mut self, key: &Key) -> Result<(), SolveError> {
@@ -300,9 +308,55 @@ impl Walk<'_, '_> {
                 }
             }
         }
+        for dist in self.engine.provides.of(&record).iter() {
+            self.extras_of_record(key, dist, &mut requires, &mut edges)?;
+        }
         let node = self.nodes.entry(key.clone()).or_default();
         node.requires.extend(requires);
         node.edges.extend(edges);
+        Ok(())
+    }
+
+    /// What the extras in force need of a distribution that a record provides.
+    fn extras_of_record(
+        &mut self,
+        key: &Key,
+        dist: &DistName,
+        requires: &mut Vec<String>,
+        edges: &mut Vec<Key>,
+    ) -> Result<(), SolveError> {
+        let extras: Vec<ExtraName> = self.extras.get(dist).into_iter().flatten().cloned().collect();
+        let (false, Some((id, _))) = (extras.is_empty(), self.choice.provided.get(dist)) else {
+            return Ok(());
+        };
+        let Some(metadata) = self.engine.metadata_of_provided(*id) else { return Ok(()) };
+        let who = format!("{dist} {}", metadata.version);
+        for extra in extras.iter().filter(|extra| !metadata.extras.contains(extra)) {
+            self.warnings.insert(format!("{who} has no extra `{extra}`; it is ignored"));
+        }
+        for requirement in &metadata.requires_dist {
+            if self.holds(requirement.marker, &[]) || !self.holds(requirement.marker, &extras) {
+                continue;
+            }
+            let specifiers = self
+                .engine
+                .specifiers_of(requirement)
+                .map_err(|reason| broken(format!("{who}: {reason}")))?;
+            let Some((name, extras, specifiers)) =
+                self.engine.overridden(&requirement.name, &requirement.extras, &specifiers)
+            else {
+                continue;
+            };
+            // Of itself, only the extras are news: its version is conda's.
+            let specifiers = if name == *dist { VersionSpecifiers::empty() } else { specifiers };
+            if let Some(edge) = self.dist_requirement(&who, &name, &extras, &specifiers)? {
+                self.visit(&edge);
+                if edge != *key {
+                    requires.push(requirement.to_string());
+                    edges.push(edge);
+                }
+            }
+        }
         Ok(())
     }
 

@@ -133,6 +133,8 @@ pub(super) struct Engine<'p> {
     majors: RefCell<HashMap<NameId, Vec<SolvableId>>>,
     /// Extras that something asks for.
     pub(super) wanted_extras: RefCell<HashSet<NameId>>,
+    /// Distributions of which conda was chosen and an extra is wanted; see [`super::extras`].
+    pub(super) extras_of_conda: RefCell<BTreeSet<DistName>>,
     /// Whether a proof is wanted rather than an answer; see [`Engine::under`].
     pub(super) proving: Cell<bool>,
     pub(super) order: RefCell<super::conda::OrderCache>,
@@ -177,6 +179,7 @@ impl<'p> Engine<'p> {
             singles: RefCell::default(),
             majors: RefCell::default(),
             wanted_extras: RefCell::default(),
+            extras_of_conda: RefCell::default(),
             proving: Cell::new(false),
             order: RefCell::default(),
             hinted: RefCell::default(),
@@ -711,7 +714,7 @@ impl<'p> Engine<'p> {
     }
 
     /// When a requirement with this marker holds: at no time if the list is empty.
-    fn times(
+    pub(super) fn times(
         &self,
         metadata: &WheelMetadata,
         marker: uv_pep508::MarkerTree,
@@ -754,7 +757,7 @@ impl<'p> Engine<'p> {
 
     /// Whether a requirement is to be told to the solver at all. What hangs on an extra that
     /// nothing asks for matters to no proof, and would have its listing read.
-    fn expected(&self, when: &When) -> bool {
+    pub(super) fn expected(&self, when: &When) -> bool {
         !self.proving.get() || self.probable(when)
     }
 
@@ -821,10 +824,12 @@ impl<'p> Engine<'p> {
         let Name::Metadata(wheel) = self.pool.resolve_package_name(name) else {
             return None;
         };
-        let Candidate::Wheel { file, .. } = self.candidate(*wheel) else {
-            return None;
+        let file = match self.candidate(*wheel) {
+            Candidate::Wheel { file, .. } => file.clone(),
+            Candidate::Provided { .. } => self.file_of_provided(*wheel)?,
+            _ => return None,
         };
-        let id = self.pool.intern_solvable(name, Candidate::Metadata(file.clone()));
+        let id = self.pool.intern_solvable(name, Candidate::Metadata(file));
         self.singles.borrow_mut().insert(name, id);
         Some(id)
     }

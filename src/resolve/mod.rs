@@ -8,7 +8,7 @@
 //! | conda record | its conda name | its `depends`; excludes by `constrains`, and the wheels of what it provides |
 //! | virtual package, host interpreter | its conda name | nothing; always there |
 //! | wheel file | its distribution | a Python its tags and `Requires-Python` allow; its `Requires-Dist` |
-//! | distribution provided by conda | the distribution | a conda record of that name and version |
+//! | distribution provided by conda | the distribution | a conda record of that name and version; with an extra, what a wheel of that version says the extra needs |
 //! | extra | `name[extra]` | nothing: `Requires-Dist` with extras are conditional on it |
 //! | CUDA major, cuDNN major | CUDA, cuDNN | nothing: what is of a line requires its major |
 //!
@@ -44,6 +44,7 @@ mod conda;
 mod engine;
 pub mod error;
 mod explain;
+mod extras;
 mod gpu;
 mod gpu_advice;
 mod gpu_builds;
@@ -64,11 +65,15 @@ mod tests;
 #[cfg(test)]
 mod tests_explain;
 #[cfg(test)]
+mod tests_extras;
+#[cfg(test)]
 mod tests_gpu;
 #[cfg(test)]
 mod tests_newer;
 #[cfg(test)]
 mod tests_oracle;
+#[cfg(test)]
+mod tests_specs;
 #[cfg(test)]
 mod tests_update;
 mod update;

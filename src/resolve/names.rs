@@ -19,7 +19,8 @@ pub(super) enum Name {
     /// A distribution: its wheels, and the conda records that provide it.
     Dist(DistName),
     /// What one wheel file needs, apart from itself: chosen with it, so that its metadata is
-    /// asked for no earlier than that. The id is the file's candidate.
+    /// asked for no earlier than that. The id is the file's candidate. Likewise what extras need
+    /// of what conda provides.
     Metadata(SolvableId),
     /// An extra of a distribution: a flag that is chosen or not.
     Extra(DistName, ExtraName),

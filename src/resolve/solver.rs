@@ -128,6 +128,8 @@ fn search(problem: &Problem, provider: &dyn Provider, words: bool) -> Result<Sol
     engine.permits.borrow_mut().merge(&seen);
     loop {
         match run(&engine, &roots) {
+            // Now it is known which extras conda has to tell of: once more, with what they need.
+            Ok(chosen) if engine.learn_extras_of_conda(&chosen) => {}
             Ok(chosen) => return Ok(answer::solution(&engine, &roots, &chosen)?),
             Err(Failed::Source(error)) => return Err(SolveError::Source(error).into()),
             Err(Failed::Unsatisfiable(_)) => {
@@ -552,6 +554,10 @@ impl DependencyProvider for &Engine<'_> {
                 if let Name::Dist(dist) = self.name_of(solvable) {
                     let world = self.set(Name::World(dist.clone()), Set::World(World::Conda));
                     known.requirements.push(world.into());
+                    if self.has_extras_of_conda(dist, solvable) {
+                        let metadata = self.set(Name::Metadata(solvable), Set::Any);
+                        known.requirements.push(metadata.into());
+                    }
                 }
                 Dependencies::Known(known)
             }
@@ -563,6 +569,7 @@ impl DependencyProvider for &Engine<'_> {
                     Candidate::Wheel { pythons, .. } => {
                         self.metadata_dependencies(*wheel, file, pythons)
                     }
+                    Candidate::Provided { .. } => self.extras_of_provided(*wheel, file),
                     _ => Dependencies::Known(KnownDependencies::default()),
                 }
             }

@@ -482,7 +482,7 @@ fn extras_of_what_conda_provides_are_told() {
     assert_eq!(
         solution.warnings,
         [
-            "app 1.0 asks for ray[default], but ray comes from conda's ray-core, which does not say what its extras need: name those packages in env.toml"
+            "app 1.0 asks for ray[default], but ray comes from conda's ray-core, which does not say what its extras need, and no wheel of 2.9 does: name those packages in env.toml"
         ]
     );
 }

@@ -376,6 +376,7 @@ pub(super) fn options<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> PypiOp
             "indexes",
             "find-links",
             "pip",
+            "no-build",
             "prereleases",
             "dependency-overrides",
             "constraints",
@@ -400,6 +401,15 @@ pub(super) fn options<'t>(reader: &mut Reader<'t>, root: &Section<'t>) -> PypiOp
             continue;
         }
         options.find_links.push(text);
+    }
+    // What gpuenv does anyway; pixi and uv have the key.
+    if reader.boolean(&section, "no-build") == Some(false) {
+        let span = section.node("no-build").map_or(section.span.clone(), |node| node.span);
+        let kind = FaultKind::Unsupported {
+            what: "`no-build = false`".into(),
+            instead: "gpuenv takes wheels alone: build the wheel elsewhere and name it by path or URL, or take a conda package".into(),
+        };
+        reader.fault(span, kind);
     }
     if let Some(pip) = reader.boolean(&section, "pip") {
         options.without_pip = !pip;
