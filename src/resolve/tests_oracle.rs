@@ -33,7 +33,7 @@ const CONDA: [&str; 3] = ["ca", "cb", "cc"];
 const DISTS: [&str; 4] = ["cb", "cc", "wa", "wb"];
 
 /// `scale` 1 is small enough for brute force.
-fn universe(bytes: &[u8], scale: usize) -> (World, Problem) {
+pub(super) fn universe(bytes: &[u8], scale: usize) -> (World, Problem) {
     let mut dice = Dice { bytes, at: 0 };
     let mut world = World::new();
     let pythons = 1 + dice.roll(3);
