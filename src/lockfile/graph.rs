@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use petgraph::Direction;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use super::model::{ArtifactKind, Lock, LockedEnvironment, LockedPackage};
+use super::model::{ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId};
+use crate::hash::ShortHash;
 
 /// The world and name that an edge of a package of world `kind` leads to.
 pub(super) fn edge_target(kind: ArtifactKind, edge: &str) -> (ArtifactKind, &str) {
@@ -59,6 +60,19 @@ impl Lock {
             }
         }
         out
+    }
+
+    /// Which packages count as asked for in the view of an env id: those that the first environment
+    /// of that id asks for.
+    pub fn asked(&self, env_id: ShortHash) -> Vec<&PackageId> {
+        let Some(first) = self.environments.iter().find(|e| e.env_id == env_id) else {
+            return Vec::new();
+        };
+        let graph = self.graph(first);
+        let mut asked: Vec<&PackageId> =
+            graph.asked.iter().map(|node| &graph.graph[*node].id).collect();
+        asked.sort();
+        asked
     }
 
     /// The graph of `environment`. An edge to a package that this environment does not hold (it

@@ -338,12 +338,18 @@ fn carry_over(mut lock: Lock, old: &Lock) -> Lock {
     for package in &mut lock.packages {
         package.nar = package.nar.or_else(|| nars.get(&package.sha256).copied());
     }
-    for environment in &mut lock.environments {
+    // A view says which packages env.toml itself asks for; the env id does not.
+    let asked: Vec<bool> = lock
+        .environments
+        .iter()
+        .map(|environment| lock.asked(environment.env_id) == old.asked(environment.env_id))
+        .collect();
+    for (environment, asked) in lock.environments.iter_mut().zip(asked) {
         let same = old
             .environments
             .iter()
             .find(|o| o.platform == environment.platform && o.env_id == environment.env_id);
-        if let Some(same) = same {
+        if let Some(same) = same.filter(|_| asked) {
             (environment.view_hash, environment.view_format) = (same.view_hash, same.view_format);
         }
     }

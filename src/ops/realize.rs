@@ -607,14 +607,7 @@ impl Job<'_> {
     ) -> Result<Vec<PackageInput<'b>>> {
         // Closures of the same packages have one view: what counts is what the first asks for, so
         // that a variant that is added changes no view that was built.
-        let same = |e: &&LockedEnvironment| e.env_id == self.environment.env_id;
-        let first = self.lock.environments.iter().find(same).unwrap_or(self.environment);
-        let graph = self.lock.graph(first);
-        let asked: BTreeSet<&PackageId> = graph
-            .packages()
-            .filter(|(node, _)| graph.is_asked_for(*node))
-            .map(|(_, package)| &package.id)
-            .collect();
+        let asked = self.lock.asked(self.environment.env_id);
         let mut out = Vec::new();
         for package in packages {
             let there = stored
@@ -628,7 +621,7 @@ impl Job<'_> {
             out.push(PackageInput {
                 record: &there.record,
                 store_path: &there.path,
-                root: asked.contains(&package.id),
+                root: asked.contains(&&package.id),
                 channel: conda.then_some(package.source.as_str()),
                 channel_url: source.filter(|_| conda).and_then(|s| s.url.as_deref()),
                 direct_url: direct.map(|url| DirectUrl {

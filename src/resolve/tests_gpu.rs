@@ -449,6 +449,24 @@ fn a_gpu_without_kernels() {
 }
 
 #[test]
+fn libraries_that_left_a_gpu_behind() {
+    let mut world = World::new();
+    wheel(&mut world, "app 1", &["nvidia-cudnn-cu12"]);
+    for version in ["9.10.2.21", "9.11.0.98", "9.28.0.42"] {
+        wheel(&mut world, &format!("nvidia-cudnn-cu12 {version}"), &[]);
+    }
+    let chosen = |device: (u16, u16)| {
+        let mut problem = gpu((12, 8)).pypi("app");
+        problem.gpu.as_mut().unwrap().archs = vec![device];
+        world.chosen(&problem)
+    };
+    assert_eq!(chosen((7, 0)), ["nvidia-cudnn-cu12==9.10.2.21", "app==1"]);
+    for device in [(7, 5), (8, 9), (9, 0), (10, 3), (12, 0), (12, 1)] {
+        assert_eq!(chosen(device), ["nvidia-cudnn-cu12==9.28.0.42", "app==1"]);
+    }
+}
+
+#[test]
 fn builds_of_an_explicit_index() {
     let mut world = World::new();
     for version in ["2.3.0+cu118", "2.4.0+cu121"] {
