@@ -45,8 +45,8 @@ impl Engine<'_> {
         self.extras_of_conda.borrow().contains(dist) && self.file_of_provided(provided).is_some()
     }
 
-    /// A wheel of the version that conda provides: one that would run here if there is any, else
-    /// one for another platform, as the extras of a version seldom hang on that.
+    /// A wheel of the version that conda provides, the first by name: one for this platform if
+    /// there is any, else one for another, as the extras of a version seldom hang on that.
     pub(super) fn file_of_provided(&self, provided: SolvableId) -> Option<Arc<WheelFile>> {
         let (Name::Dist(name), Candidate::Provided { version: Some(version), .. }) =
             (self.name_of(provided), self.candidate(provided))
@@ -54,15 +54,12 @@ impl Engine<'_> {
             return None;
         };
         let dist = self.dist(name);
-        let usable = dist.candidates.iter().find_map(|id| match self.candidate(*id) {
-            Candidate::Wheel { file, .. } if file.filename.version == *version => Some(file),
-            _ => None,
-        });
-        let of_version = |file: &&Arc<WheelFile>| {
-            file.filename.name == *name && file.filename.version == *version
-        };
-        usable
-            .or_else(|| dist.files.iter().filter(of_version).min_by_key(|file| &file.file))
+        let of_version = dist
+            .files
+            .iter()
+            .filter(|file| file.filename.name == *name && file.filename.version == *version);
+        of_version
+            .min_by_key(|file| (!self.pythons().platform_fits(&file.filename), &file.file))
             .cloned()
     }
 

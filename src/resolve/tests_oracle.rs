@@ -33,7 +33,7 @@ const CONDA: [&str; 3] = ["ca", "cb", "cc"];
 const DISTS: [&str; 4] = ["cb", "cc", "wa", "wb"];
 
 /// `scale` 1 is small enough for brute force.
-fn universe(bytes: &[u8], scale: usize) -> (World, Problem) {
+pub(super) fn universe(bytes: &[u8], scale: usize) -> (World, Problem) {
     let mut dice = Dice { bytes, at: 0 };
     let mut world = World::new();
     let pythons = 1 + dice.roll(3);
@@ -194,6 +194,16 @@ impl Oracle<'_> {
             .then(|| dist(record.package_record.name.as_normalized()))
     }
 
+    /// The metadata of the wheel that says what extras need of what conda provides.
+    fn tells_extras(&self, name: &DistName, version: &Version) -> Option<&Arc<WheelMetadata>> {
+        let files = self.world.files().map(|(file, _)| file);
+        let mut files: Vec<&Arc<WheelFile>> = files
+            .filter(|file| file.filename.name == *name && file.filename.version == *version)
+            .collect();
+        files.sort_by_key(|file| (file.file.ends_with("win_amd64.whl"), &file.file));
+        self.metadata.get(&files.first()?.file)
+    }
+
     /// Whether the guess satisfies everything that env.toml and its own members ask for.
     fn valid(&self, guess: &Guess) -> bool {
         for root in &self.problem.conda {
@@ -257,6 +267,28 @@ impl Oracle<'_> {
                         _ => VersionSpecifiers::empty(),
                     };
                     more.push((requirement.name.clone(), specifiers));
+                }
+            }
+            for (name, version) in &provided {
+                let own: Vec<ExtraName> = extras.get(name).into_iter().flatten().cloned().collect();
+                let Some(metadata) = self.tells_extras(name, version) else { continue };
+                for requirement in &metadata.requires_dist {
+                    let only = !requirement.marker.evaluate(&env, &[])
+                        && requirement.marker.evaluate(&env, &own);
+                    if !only {
+                        continue;
+                    }
+                    extras
+                        .entry(requirement.name.clone())
+                        .or_default()
+                        .extend(requirement.extras.iter().cloned());
+                    if let (false, Some(VersionOrUrl::VersionSpecifier(specifiers))) =
+                        (requirement.name == *name, &requirement.version_or_url)
+                    {
+                        more.push((requirement.name.clone(), specifiers.clone()));
+                    } else if requirement.name != *name {
+                        more.push((requirement.name.clone(), VersionSpecifiers::empty()));
+                    }
                 }
             }
             if extras.values().map(BTreeSet::len).sum::<usize>() == before {

@@ -156,3 +156,52 @@ fn an_update_does_not_go_back() {
     again.keep.newest.insert(Key::Wheel(dist("a")));
     assert_eq!(world.chosen(&again), ["a==2.0", "b==1.0"]);
 }
+
+/// All that a solution holds, as an old lock.
+fn keep(solution: &Solution) -> Keep {
+    let mut keep = Keep::default();
+    for chosen in &solution.packages {
+        match &chosen.what {
+            ChosenKind::Conda(record) => {
+                let record = &record.package_record;
+                let kept = (record.version.to_string(), record.build.to_string());
+                keep.conda.insert(record.name.clone(), kept);
+            }
+            ChosenKind::Wheel { file, .. } => keep.wheels.extend([kept(&file.file)]),
+        }
+    }
+    keep
+}
+
+fn files(solution: &Solution) -> Vec<String> {
+    let mut files: Vec<String> = solution
+        .packages
+        .iter()
+        .map(|chosen| match &chosen.what {
+            ChosenKind::Conda(record) => record.identifier.to_string(),
+            ChosenKind::Wheel { file, .. } => file.file.clone(),
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig {
+        failure_persistence: None,
+        ..proptest::prelude::ProptestConfig::default()
+    })]
+
+    /// What fits is kept, file by file.
+    #[test]
+    fn a_lock_that_fits_stays(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..240)) {
+        let (world, problem) = super::tests_oracle::universe(&bytes, 1);
+        if let Ok(solution) = world.solve(&problem) {
+            let mut again = problem.clone();
+            again.keep = keep(&solution);
+            let kept = world.solve(&again).expect("it fits");
+            proptest::prop_assert_eq!(files(&solution), files(&kept));
+            proptest::prop_assert_eq!(solution.warnings, kept.warnings);
+        }
+    }
+}
