@@ -1,7 +1,7 @@
 //! `realize`: lock if needed, fetch what the store lacks, build the view, point the project at
 //! it, run the post-build hook.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ use super::variant;
 use crate::error::{Exit, Failure, Report, Result};
 use crate::hash::{Sha256, ShortHash};
 use crate::lockfile::{
-    ArtifactKind, Lock, LockedEnvironment, LockedPackage, PackageId, SourceKind, Verification,
+    ArtifactKind, Lock, LockedEnvironment, LockedPackage, SourceKind, Verification,
 };
 use crate::machine;
 use crate::manifest::{Closure, Framework, Manifest};
